@@ -70,6 +70,14 @@ const OVERLAPS: &str = "
     });
     return found.slice(0, 10);";
 
+/// Returns the rows of tables, as a telephone shows them, whose cells do not have their texts in one column.
+const UNALIGNED: &str = "
+    return [...document.querySelectorAll('tbody tr')].filter((row) => {
+        const styles = [...row.children].filter((cell) => cell.checkVisibility()).map((cell) => getComputedStyle(cell));
+        const labelled = styles.filter((style) => style.display === 'grid');
+        return new Set(labelled.map((style) => style.gridTemplateColumns.split(' ')[0])).size > 1;
+    }).slice(0, 10).map((row) => row.textContent);";
+
 /// Returns the record of this sweep: the second case of the small record, with this number of runs for each combination of values.
 fn record(fields: &[Swept], runs: u32) -> Result<Record> {
     let mut record = Record::read(&process::root().join("tests/fixtures/records/small.jsonl"))?;
@@ -119,7 +127,7 @@ pub(crate) fn page(folder: &Path, (name, fields, runs): (&str, &[Swept], u32)) -
 }
 
 #[test_support::test(Tool("chromium"), Tool("chromedriver"))]
-fn no_text_of_a_sweeps_report_overlaps_another_and_no_page_scrolls_sideways() -> Result<()> {
+fn a_sweeps_report_is_aligned_without_overlaps_and_no_page_scrolls_sideways() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let browser = Browser::start(folder.path())?;
     for sweep in SWEEPS {
@@ -161,6 +169,11 @@ fn is_laid_out(browser: &Browser) -> Result<()> {
         ensure!(
             overlaps.as_array().is_some_and(Vec::is_empty),
             "unfolded: {is_open}: {overlaps:#}"
+        );
+        let unaligned = browser.run(UNALIGNED)?;
+        ensure!(
+            unaligned.as_array().is_some_and(Vec::is_empty),
+            "unfolded: {is_open}: not in one column: {unaligned:#}"
         );
     }
     Ok(())

@@ -111,7 +111,7 @@ type RowChange<'k> = (&'k KeyRow<'k>, &'k Change);
 
 /// States how the key figure differs from the reference; `None` without a reference or without values of both.
 fn compared(analysis: &Analysis<'_>, key: &KeyFigure<'_>) -> Option<String> {
-    let reference = analysis.case(analysis.record.plan().reference.as_deref()?)?;
+    let reference = analysis.reference()?;
     let metric = key.name.metric;
     let rows = key.rows.iter();
     let changes: Vec<RowChange<'_>> = rows
@@ -315,7 +315,7 @@ fn unmet(analysis: &Analysis<'_>) -> Option<String> {
         let unmet = figures.checks.iter().filter(|one| is_unmet(one.verdict));
         let words = unmet.map(findings::unmet_words);
         words
-            .map(|words| format!("{}: {words}", figures.name()))
+            .map(|words| format!("{}: {words}", figures.words()))
             .collect::<Vec<_>>()
     };
     let trends = analysis.trends.iter().filter(|one| is_unmet(one.verdict));
@@ -521,7 +521,7 @@ fn of_missing_reference(analysis: &Analysis<'_>, key: Option<&KeyFigure<'_>>) ->
 
 /// Lists the names of cases; `None` if there are none.
 fn names<'c>(cases: impl Iterator<Item = &'c CaseFigures<'c>>) -> Option<String> {
-    let names: Vec<String> = cases.map(|case| case.name().to_owned()).collect();
+    let names: Vec<String> = cases.map(|case| case.words().to_owned()).collect();
     (!names.is_empty()).then(|| listed(names.into_iter()))
 }
 

@@ -41,8 +41,8 @@ pub(super) fn tables(analysis: &Analysis<'_>) -> Vec<Table> {
 
 /// Returns the note on how to read the tables and where the full report is.
 pub(super) fn note(analysis: &Analysis<'_>) -> String {
-    let reference = analysis.record.plan().reference.as_ref();
-    let change = reference.map(|case| format!("Δ: compared with {case}; "));
+    let reference = analysis.reference();
+    let change = reference.map(|case| format!("Δ: compared with {}; ", case.words()));
     format!(
         "±, [low, high]: 95 % interval; {}{MORE}",
         change.unwrap_or_default()

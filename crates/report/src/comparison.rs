@@ -21,7 +21,7 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
     let row = |one: &Compared| {
         let [before, after] = one.means.map(|mean| quantity(one.figure.metric, mean));
         [
-            format!("{}:\n{}", one.case, one.figure),
+            format!("{}:\n{}", one.case_in_words, one.figure),
             before,
             after,
             one.words(),
@@ -43,7 +43,7 @@ pub fn comparison(comparison: &Comparison, threshold: f64, terminal: Terminal) -
         .iter()
         .map(|missing| format!("not compared: {missing}"));
     let worse = comparison.regressions(threshold).map(|one| {
-        let (case, figure, words) = (&one.case, &one.figure, one.words());
+        let (case, figure, words) = (&one.case_in_words, &one.figure, one.words());
         format!("REGRESSION: {case}: {figure}: {words}")
     });
     let untold = comparison.untold();

@@ -2,6 +2,7 @@
 
 use crate::analysis::Analysis;
 use crate::analysis::chance::{DRAWS, FalseAlarms, false_alarms};
+use crate::case_labels::CaseLabels;
 use record::table::{Cell, Column, Table};
 
 /// Note on how to read the table.
@@ -12,20 +13,26 @@ const NOTE: &str = "not met by chance: the number of 10,000 simulated experiment
 
 /// Returns a table with a row for each rule whose cases have at least five runs; `None` if there is none.
 pub(super) fn table(analysis: &Analysis<'_>) -> Option<Table> {
-    let columns = [
-        Column::words("case"),
+    let plan = analysis.record.plan();
+    let labels = CaseLabels::of_all(plan);
+    let mut columns = labels.columns();
+    columns.extend([
         Column::words("expected"),
         Column::numbers("runs"),
         Column::numbers("not met by chance"),
-    ];
+    ]);
     let row = |alarms: &FalseAlarms<'_>| {
         let mark = if alarms.from_values { " *" } else { "" };
-        [
-            Cell::from(alarms.case.unwrap_or("all")),
-            alarms.rule.as_str().into(),
+        let mut cells = match alarms.case.and_then(|name| plan.case(name)) {
+            Some(case) => labels.cells(case),
+            None => labels.cells_of_several("all"),
+        };
+        cells.extend([
+            Cell::from(alarms.rule.as_str()),
             alarms.runs.to_string().into(),
             format!("{} of {DRAWS}{mark}", alarms.not_met).into(),
-        ]
+        ]);
+        cells
     };
     let alarms = false_alarms(analysis);
     let mut table = Table::new("chance", columns).with(alarms.iter().map(row));

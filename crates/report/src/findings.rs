@@ -174,7 +174,7 @@ pub(super) fn results(analysis: &Analysis<'_>) -> Vec<String> {
             Verdict::Failed => figures.faults.is_empty(),
             Verdict::NotMet | Verdict::Invalid => true,
         });
-        lines.extend(unmet.map(|check| format!("{}: {}", figures.name(), unmet_words(check))));
+        lines.extend(unmet.map(|check| format!("{}: {}", figures.words(), unmet_words(check))));
         lines.extend(too_few(analysis, figures));
     }
     lines.extend(late_budgets(analysis.record));
@@ -244,7 +244,7 @@ fn too_few(analysis: &Analysis<'_>, figures: &CaseFigures<'_>) -> Option<String>
         let takes = needed.map_or("more".to_owned(), |needed| needed.to_string());
         format!(
             "{}: for {} to be known within ± {} %, {takes} runs are needed; {} are valid",
-            case.name,
+            figures.words(),
             narrow.of,
             narrow.percent,
             values.len()
@@ -269,6 +269,8 @@ fn unfinished(analysis: &Analysis<'_>) -> String {
 mod tests {
     use super::*;
     use crate::analysis::tests::{record, spoil};
+    use crate::answer::Answer;
+    use crate::case_labels::tests::swept;
 
     #[test]
     fn expectations_are_counted_by_kind_and_unmet_ones_name_theirs() {
@@ -325,6 +327,29 @@ mod tests {
             Cell::from("met, but 1 of 2 attempts failed or was invalid, and 1 was repeated")
         );
         assert_eq!(*of(1), Cell::marked("met", Mark::Good));
+    }
+
+    #[test]
+    fn sentences_name_a_swept_case_by_the_values_of_its_fields() {
+        let mut record = swept(&[&[("link.delay", "0ms")], &[("link.delay", "9ms")]]);
+        record.head.plan.reference = Some(record.head.plan.cases[0].name.clone());
+        spoil(&mut record.runs[1], "the ring dropped 3");
+        let analysis = Analysis::of(&record);
+        let reference = analysis.reference().map(CaseFigures::words);
+        assert_eq!(reference, Some("delay 0ms"));
+        let sentences = [
+            findings(&analysis),
+            Answer::of(&analysis).sentences,
+            vec![reliability::Reliability::of(&analysis).in_words()],
+        ]
+        .concat();
+        let all = sentences.join("\n");
+        assert!(
+            all.contains("nothing can be concluded about delay 9ms,"),
+            "{all}"
+        );
+        assert!(all.contains("delay 9ms: run 1 is invalid"), "{all}");
+        assert!(!all.contains("delay="), "{all}");
     }
 
     #[test]

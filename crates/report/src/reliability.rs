@@ -109,12 +109,12 @@ pub(crate) fn notes(analysis: &Analysis<'_>) -> Vec<String> {
         let faults = figures.faults.iter();
         let grave = faults.filter(|fault| fault.verdict != Verdict::Incomplete);
         let mut lines: Vec<String> = grave
-            .map(|fault| format!("{}: {}", figures.name(), fault.text))
+            .map(|fault| format!("{}: {}", figures.words(), fault.text))
             .collect();
         lines.extend(left_out(figures));
         let attempts = figures.attempts;
         let repeated = attempts.in_words().filter(|_| attempts.repeated > 0);
-        lines.extend(repeated.map(|words| format!("{}: {words}", figures.name())));
+        lines.extend(repeated.map(|words| format!("{}: {words}", figures.words())));
         lines
     };
     let cases = analysis.cases.iter().flat_map(of_case);
@@ -129,7 +129,7 @@ pub(crate) fn notes(analysis: &Analysis<'_>) -> Vec<String> {
 fn invalid(analysis: &Analysis<'_>) -> Vec<String> {
     let is_invalid = |verdict: Verdict| matches!(verdict, Verdict::Invalid | Verdict::Failed);
     let of_case = |figures: &CaseFigures<'_>| {
-        let name = figures.name();
+        let name = figures.words();
         let faults = figures.faults.iter();
         let grave: Vec<&str> = faults
             .filter(|fault| is_invalid(fault.verdict))
@@ -158,7 +158,7 @@ fn invalid(analysis: &Analysis<'_>) -> Vec<String> {
 /// Returns the data of a case that is ignored while the case as a whole counts.
 fn left_out(figures: &CaseFigures<'_>) -> Vec<String> {
     let all = figures.left_out.iter();
-    all.map(|text| format!("{}: {text}", figures.name()))
+    all.map(|text| format!("{}: {text}", figures.words()))
         .collect()
 }
 

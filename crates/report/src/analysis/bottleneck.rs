@@ -185,7 +185,7 @@ impl PathGoodput {
             _ => unreachable!("it has ends, as only a chain's cases have"),
         };
         Self {
-            path: format!("{path} ({})", case.name),
+            path: format!("{path} ({})", figures.words()),
             bit_per_s: figure.value(),
         }
     }
@@ -211,7 +211,7 @@ fn busy_ends(figures: &CaseFigures<'_>, instrument: &str) -> Vec<String> {
             _ => return None,
         };
         let busy = name.instrument == instrument && figure.value() >= BUSY;
-        busy.then(|| format!("{end} in {} ({:.0} %)", figures.case.name, figure.value()))
+        busy.then(|| format!("{end} in {} ({:.0} %)", figures.words(), figure.value()))
     });
     cpu.collect()
 }

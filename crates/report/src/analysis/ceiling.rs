@@ -16,7 +16,8 @@ pub(crate) type MeasuredFigure = (Metric, Statistic, f64);
 
 /// An instrument whose results in a case come near to the machine's limits.
 pub(crate) struct NearLimit<'a> {
-    pub(crate) case: &'a str,
+    /// The case as sentences name it.
+    pub(crate) case: String,
     pub(crate) instrument: &'a str,
     /// The limit, and the distance to it.
     words: String,
@@ -43,7 +44,7 @@ pub(crate) fn near_limits<'a>(analysis: &Analysis<'a>) -> Vec<NearLimit<'a>> {
                 .collect();
             if let Some(words) = near(analysis.record, figures.case, instrument, &values) {
                 found.push(NearLimit {
-                    case: &figures.case.name,
+                    case: figures.words().to_owned(),
                     instrument: &instrument.name,
                     words,
                 });

@@ -30,7 +30,7 @@ pub(crate) struct ComparedPair {
     pub(crate) shared: Shared,
     /// The two values; the second is compared with the first.
     pub(crate) values: [FieldValue; 2],
-    /// The names of the cases, or of the records.
+    /// The cases in words, or the names of the records.
     pub(crate) sources: [String; 2],
     /// The numbers of runs.
     pub(crate) runs: [usize; 2],

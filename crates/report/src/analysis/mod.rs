@@ -23,6 +23,7 @@ pub(crate) mod verdict;
 
 use std::collections::BTreeMap;
 
+use crate::case_labels::CaseLabels;
 use crate::interval::{ConfidenceInterval, IntervalScope};
 use bottleneck::bottlenecks;
 use record::figure_name::FigureName;
@@ -60,6 +61,8 @@ pub struct Analysis<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct CaseFigures<'a> {
     pub(crate) case: &'a Case,
+    /// How sentences and tables name the case ([`CaseLabels::words`]).
+    words: String,
     /// The runs that count, which are the last attempts of each repeat, unless the machine spoilt those, too.
     pub(crate) runs: Vec<&'a Run>,
     /// The figures over all streams.
@@ -129,6 +132,7 @@ impl<'a> Analysis<'a> {
             }
         };
         let of_reference = reference.map(runs_of);
+        let labels = CaseLabels::of_all(plan);
         let cases: Vec<_> = plan
             .cases
             .iter()
@@ -150,7 +154,14 @@ impl<'a> Analysis<'a> {
                 };
                 let spoilt = |of: &FigureName| spoilt(&latest, case, of);
                 let checks = verdict::checks(case, &figures, base.as_ref(), runs, &spoilt);
-                CaseFigures::new(&latest, case, figures, checks, of_case.are_pending)
+                CaseFigures::new(
+                    &latest,
+                    case,
+                    labels.words(case),
+                    figures,
+                    checks,
+                    of_case.are_pending,
+                )
             })
             .collect();
         let trends = verdict::trends(&plan.trends, &cases);
@@ -171,6 +182,11 @@ impl<'a> Analysis<'a> {
         cases.chain(&self.trends)
     }
 
+    /// Returns the case with which the others are compared.
+    pub(crate) fn reference(&self) -> Option<&CaseFigures<'a>> {
+        self.case(self.record.plan().reference.as_deref()?)
+    }
+
     /// Returns the case of this name.
     pub(crate) fn case(&self, name: &str) -> Option<&CaseFigures<'a>> {
         self.cases.iter().find(|figures| figures.case.name == name)
@@ -181,6 +197,7 @@ impl<'a> CaseFigures<'a> {
     fn new(
         latest: &Latest<'a>,
         case: &'a Case,
+        words: String,
         figures: BTreeMap<FigureName, FigureOverRuns>,
         checks: Vec<ExpectationCheck>,
         has_pending_runs: bool,
@@ -190,6 +207,7 @@ impl<'a> CaseFigures<'a> {
         let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
         Self {
             case,
+            words,
             figures,
             checks,
             faults,
@@ -206,9 +224,14 @@ impl<'a> CaseFigures<'a> {
 }
 
 impl<'a> CaseFigures<'a> {
-    /// Returns the name of the case.
+    /// Returns the name of the case, by which records and programs identify it.
     pub(crate) fn name(&self) -> &'a str {
         &self.case.name
+    }
+
+    /// Names the case for a reader, by the values of the swept fields if a sweep made it: "delay 10ms, loss 1%".
+    pub(crate) fn words(&self) -> &str {
+        &self.words
     }
 
     /// Returns whether no run failed, is missing although the experiment ended, or is invalid and cannot be ignored.

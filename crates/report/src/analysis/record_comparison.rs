@@ -23,6 +23,8 @@ const SIGNIFICANCE: f64 = 0.05;
 pub struct Compared {
     /// Name of the case.
     pub case: String,
+    /// The case as reports name it: by the values of the swept fields if a sweep made it.
+    pub case_in_words: String,
     /// The figure.
     pub figure: FigureName,
     /// Means over the runs of the reference and of the record, in the metric's unit.
@@ -99,6 +101,7 @@ impl Comparison {
                 continue;
             };
             missing.extend(Missing::instruments(old, new));
+            let words = old.words();
             let wanted = |name: &&FigureName| wanted(reference, name) || wanted(record, name);
             let names: BTreeSet<_> = old.figures.keys().chain(new.figures.keys()).collect();
             for name in names.into_iter().filter(wanted) {
@@ -121,6 +124,7 @@ impl Comparison {
                 compared.extend(change.zip(shift).map(|(change, shift)| {
                     Compared {
                         case: case.clone(),
+                        case_in_words: words.to_owned(),
                         figure: name.clone(),
                         means: [old.value(), new.value()],
                         p: welch::p_value(&old.values, &new.values)

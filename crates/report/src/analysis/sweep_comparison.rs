@@ -131,7 +131,7 @@ fn pairs<'a>(
         PairOfCases {
             shared: Shared::of((sweeps.len() > 1).then(sweep), &pair.shared),
             values: pair.values.map(|value| FieldValue::of(path, value)),
-            sources: cases.map(|case| case.case.name.clone()),
+            sources: cases.map(|case| case.words().to_owned()),
             cases,
         }
     };
@@ -237,10 +237,7 @@ pub(crate) mod tests {
             let record = sweep(5, 0.05, 2_000 + seed, factor);
             let comparisons = compare(&record).all;
             let last = comparisons[0].pairs.last().unwrap();
-            assert_eq!(
-                last.sources[1],
-                "grid[delay=200ms, loss=1%, congestion=bbr]"
-            );
+            assert_eq!(last.sources[1], "delay 200ms, loss 1%, congestion bbr");
             found += u32::from(last.finding() == Some(Ordering::Greater));
         }
         assert!(found >= 450, "{found} of 500");
@@ -294,7 +291,7 @@ pub(crate) mod tests {
         };
         let few = sweep(3, 0.05, 1, |_| 1.0);
         assert_eq!(reasons(&few), vec![NotCompared::TooFewRuns; 18]);
-        let source = || "grid[delay=10ms, loss=0%, congestion=cubic]".to_owned();
+        let source = || "delay 10ms, loss 0%, congestion cubic".to_owned();
         let mut spoilt = sweep(5, 0.05, 1, |_| 1.0);
         spoil(&mut spoilt.runs[0], "late");
         spoil(&mut spoilt.runs[1], "late");

@@ -154,7 +154,7 @@ fn curve(
     (look, labels): (usize, &CaseLabels<'_>),
 ) -> Curve {
     let points = of_sizes(case, family).map(|(size, across)| {
-        let what = format!("{}, {size} bytes", case.case.name);
+        let what = format!("{}, {size} bytes", case.words());
         point(unit, size as f64, across, &what)
     });
     let label = labels.words(case.case);
@@ -192,7 +192,7 @@ fn published(
         };
         let hover = format!(
             "{}, {size} bytes: published {} {unit}",
-            case.case.name,
+            case.words(),
             number(value / by)
         );
         family.is_of(&own).then(|| Point {

@@ -129,7 +129,7 @@ fn draw(axis: &SweptAxis<'_>, name: &FigureName, part: usize, series: &[&Series<
     for (look, series) in series.iter().enumerate() {
         let measured = series.cases.iter().filter_map(|(x, case)| {
             let across = case.figures.get(name)?;
-            Some(point(unit, *x, across, &case.case.name))
+            Some(point(unit, *x, across, case.words()))
         });
         let label = series.label.as_str();
         let own = if label.is_empty() { "measured" } else { label }.to_owned();
@@ -178,11 +178,7 @@ fn published(case: &CaseFigures<'_>, name: &FigureName, (by, unit): Unit, x: f64
     let (_, published) = published.find(|(known, _)| name.is_of(known))?;
     let value = published.over(Centre::Mean)?;
     Some(Point {
-        hover: format!(
-            "{}: published {} {unit}",
-            case.case.name,
-            number(value / by)
-        ),
+        hover: format!("{}: published {} {unit}", case.words(), number(value / by)),
         ..Point::at(x, value / by)
     })
 }
@@ -214,6 +210,8 @@ mod tests {
         assert_eq!(drawings.len(), 3);
         assert_eq!(drawings[0].caption, "ping: rtt median by delay");
         assert!(drawings[0].svg.contains(">delay, ms<"));
+        assert!(drawings[0].svg.contains("delay 10ms: "));
+        assert!(!drawings[0].svg.contains("delay="));
         assert!(
             captions(&swept(&[
                 &[("link.delay", "1ms")],

@@ -40,8 +40,8 @@ pub(crate) fn markdown(record: &Record) -> Result<String> {
         if figure_tables::has_few_runs(&values) {
             text += &format!("{FEW_RUNS}.\n");
         }
-        if let Some(reference) = &plan.reference {
-            text += &format!("Reference: {}.\n", escaped(reference));
+        if let Some(reference) = analysis.reference() {
+            text += &format!("Reference: {}.\n", escaped(reference.words()));
         }
     }
     text += &answers::markdown(&analysis);

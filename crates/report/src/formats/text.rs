@@ -48,8 +48,8 @@ fn whole(record: &Record, terminal: Terminal) -> String {
     text += &blocks(tables.chain(judged), terminal);
     if !values.is_empty() {
         text += &prose(LEGEND, terminal);
-        if let Some(reference) = &record.plan().reference {
-            text += &prose(&format!("reference: {reference}"), terminal);
+        if let Some(reference) = analysis.reference() {
+            text += &prose(&format!("reference: {}", reference.words()), terminal);
         }
     }
     text += &answers::text(&analysis, true, terminal);
