@@ -10,7 +10,7 @@ use netio::clock;
 use tokio::sync::{broadcast, watch};
 
 use super::bounded_history::BoundedHistory;
-use super::change::{ChangeOrder, ChangeRefusal, Origin, check_memory};
+use super::change::{ChangeOrder, ChangeRefusal, Origin, ScheduleState, check_memory};
 use super::checked_conditions::CheckedConditions;
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
@@ -294,6 +294,16 @@ impl LiveLink {
             says: in_force(&then),
             conditions: then,
             revision: *number,
+        })
+    }
+
+    /// Describes the present time of the link's schedules, or returns `None` if it has none.
+    pub(crate) fn schedule_says(&self) -> Option<String> {
+        let revision = Arc::clone(lock(&self.state).in_force());
+        let time = self.schedule_time(&revision.spec, revision.clock, clock::now())?;
+        Some(match time.state {
+            ScheduleState::Running => format!("schedule at {:.0} s", time.time_s),
+            ScheduleState::Stopped => format!("schedule stopped at {:.3} s", time.time_s),
         })
     }
 
