@@ -181,6 +181,7 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
         ("drive.csv", drive),
         ("samples.tsv", "when\tdown\n0\t5\n1\t0\n2\t7.5\n"),
         ("light", "0 20 0\n3000 40 0 1\n4000 99 0\n"),
+        ("delays", "20\n40\n"),
     ];
     let run = |line: &str| -> Result<String> {
         let mut command = with_files(folder.path(), &files)?;
@@ -198,6 +199,13 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
     let loads: Value = serde_json::from_str(&run("drive.down --light light --json -")?)?;
     ensure!(loads["delay_ms"]["greatest"] == 40.0, "{loads}");
+    let pair: Value = serde_json::from_str(&run("drive.down --delays delays --json -")?)?;
+    ensure!(pair["delay_ms"]["greatest"] == 40.0, "{pair}");
+    let delays = run("drive.down --delays delays --only delay --to csv")?;
+    ensure!(
+        delays == "t,delay\n0ms,20ms\n10ms,40ms\n20ms,\n",
+        "{delays}"
+    );
     let rates = run("drive.down --to csv --every 2s")?;
     // Both windows have the same mean, so one line states it.
     ensure!(rates == "t,rate\n0ms,6.016mbit\n4s,\n", "{rates}");
@@ -221,6 +229,10 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
         "drive.csv",
     ]))?;
     process::ends_with(&refused, 2, "keep the rate alone with --only rate")?;
+    let mut command = with_files(folder.path(), &files)?;
+    let both = "trace drive.down --delays delays --to csv";
+    let refused = process::run(command.args(both.split(' ')))?;
+    process::ends_with(&refused, 2, "add --only delay, or leave --delays out")?;
     let kept = fs::read_to_string(folder.path().join("drive.csv"))?;
     ensure!(kept == drive, "{kept}");
     Ok(())
