@@ -1,12 +1,13 @@
-//! A packet that passes a link which follows a trace allocates no memory, as soon as the link has met as many packets at
-//! the same time as it ever will.
+//! A packet that passes a link allocates no memory, as soon as the link has met as many packets at the same time as it
+//! ever will.
 //!
-//! The test is here because an allocator that counts is unsafe code.
+//! The tests are here because an allocator that counts is unsafe code.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Write as _;
 
+use conditions::read::toml_text;
 use conditions::trace::read_offsets;
 use conditions::{LinkSpec, TraceSpec};
 use model::{Bytes, Link, Nanos, Packet, PacketId, Side};
@@ -58,6 +59,13 @@ const GAP: Nanos = Nanos::from_millis(2);
 /// The length after which all traces repeat together, in multiples of [`GAP`].
 const ROUND: u64 = 6_000;
 
+/// The packets of a soak, and those of other runs.
+const PACKETS: [u64; 2] = [1_000_000_000, 200_000];
+
+/// The most allocations of all these packets: a random number of packets is on its way, and its maximum grows a few times
+/// more.
+const FEW: u64 = 16;
+
 /// Offers the packets of one round from number `first` on, and returns the number of allocations meanwhile.
 fn round(link: &mut Link, first: u64) -> u64 {
     let before = ALLOCATIONS.get();
@@ -74,6 +82,10 @@ fn round(link: &mut Link, first: u64) -> u64 {
 fn following(trace: TraceSpec) -> Link {
     let mut spec = LinkSpec::default();
     spec.both.at_first.set(trace);
+    link_of(&spec)
+}
+
+fn link_of(spec: &LinkSpec) -> Link {
     let config = spec.to_link("link").expect("the trace is valid").config;
     Link::new(&config).expect("the conditions are valid")
 }
@@ -82,6 +94,27 @@ fn read(text: &str) -> TraceSpec {
     let mut trace = TraceSpec::named("x");
     trace.read(text.as_bytes()).expect("the trace is valid");
     trace
+}
+
+#[test]
+fn a_billion_packets_through_one_link_make_nothing_grow() {
+    let conditions = "rate = '10mbit'\nqueue = '100pkt'\ndelay = '20ms'\njitter = '5ms,normal'\n\
+                      loss = '1%,burst=3'\nduplicate = '0.1%'";
+    let spec: LinkSpec = toml_text(conditions).expect("the conditions are valid");
+    let mut link = link_of(&spec);
+    for warm_up in 0..3 {
+        round(&mut link, warm_up * ROUND);
+    }
+    let packets = PACKETS[usize::from(!test_support::is_soak())];
+    // Each round has packets in both directions.
+    let rounds = packets.div_ceil(2 * ROUND);
+    let allocations: u64 = (3..3 + rounds)
+        .map(|number| round(&mut link, number * ROUND))
+        .sum();
+    assert!(
+        allocations <= FEW,
+        "{packets} packets made {allocations} allocations"
+    );
 }
 
 #[test]
