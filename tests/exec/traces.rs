@@ -1,14 +1,18 @@
 //! Links that follow traces from files, and the tool for traces.
 
 use std::fs;
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::effects::Run;
 use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::usage::heap_kib;
 use test_support::wan_box::Summary;
 
 /// Conditions that no packet of a test outlives, so that its time does not matter.
@@ -170,6 +174,41 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
         let output = process::run(command.arg("link").args(line.split(' ')))?;
         process::ends_with(&output, 2, words)?;
     }
+    Ok(())
+}
+
+#[test_support::test(All)]
+fn ten_million_lines_are_described_in_less_than_50_mb() -> Result<()> {
+    const LINES: u64 = 10_000_000;
+    const MOST_KIB: u64 = 50_000_000 / 1_024;
+    let mut trace = farwire();
+    trace.args(["trace", "-", "--json", "-"]);
+    trace.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = trace.spawn()?;
+    // A process that has ended has no memory.
+    let pid = child.id();
+    let mut most = 0;
+    let mut look = || most = most.max(heap_kib(pid).unwrap_or_default());
+    let mut lines = BufWriter::new(child.stdin.take().context("a pipe was asked for")?);
+    writeln!(lines, "t,rate,delay")?;
+    for line in 0..LINES {
+        let (rate, delay) = (1 + line % 97, 1 + line % 1_009);
+        writeln!(lines, "{line}ms,{rate}mbit,{delay}us")?;
+        if line % 100_000 == 0 {
+            look();
+        }
+    }
+    lines.flush()?;
+    drop(lines);
+    while child.try_wait()?.is_none() {
+        look();
+        thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "{}", output.status);
+    let described: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(described["lines"] == LINES, "{described}");
+    ensure!((1..MOST_KIB).contains(&most), "{most} KiB");
     Ok(())
 }
 
