@@ -1,15 +1,17 @@
 //! A packet that passes a link allocates no memory, as soon as the link has met as many packets at the same time as it
-//! ever will.
+//! ever will. Neither does the search for its rule.
 //!
 //! The tests are here because an allocator that counts is unsafe code.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
 
+use conditions::filter::{IpFields, PacketFields};
 use conditions::read::toml_text;
 use conditions::trace::read_offsets;
-use conditions::{LinkSpec, TraceSpec};
+use conditions::{Direction, LinkSpec, RuleSpec, TraceSpec};
 use model::{Bytes, Link, Nanos, Packet, PacketId, Side};
 
 /// The system's allocator, which counts the allocations of each thread.
@@ -115,6 +117,44 @@ fn a_billion_packets_through_one_link_make_nothing_grow() {
         allocations <= FEW,
         "{packets} packets made {allocations} allocations"
     );
+}
+
+#[test]
+fn the_search_for_the_rule_of_a_packet_allocates_nothing() {
+    let rule = |n: u32| -> RuleSpec {
+        let filter = match n % 5 {
+            0 => format!("port {n} and dscp {}", n % 64),
+            1 => format!("src net fd{n:02}::/16 and tcp"),
+            2 => format!("vlan {n}"),
+            3 => format!("host 10.0.0.{n}"),
+            _ => format!("proto {n} and net 10.{n}.0.0/16"),
+        };
+        format!("{filter}: name=r{n}").parse().expect("a rule")
+    };
+    let spec = LinkSpec {
+        rules: (0..100).map(rule).collect(),
+        ..LinkSpec::default()
+    };
+    let rules = spec.to_link("link").expect("the rules are valid").rules;
+    let packet = |n: u8| PacketFields {
+        ether_type: Some(0x0800),
+        vlan: n.is_multiple_of(16).then_some(n.into()),
+        ip: Some(IpFields {
+            addresses: [n, n / 2].map(|last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last))),
+            protocol: if n.is_multiple_of(2) { 6 } else { 17 },
+            ports: Some([40_000, n.into()]),
+            dscp: n % 64,
+            is_fragment: false,
+        }),
+    };
+    let packets: Vec<PacketFields> = (0..=u8::MAX).map(packet).collect();
+    let before = ALLOCATIONS.get();
+    let found = packets
+        .iter()
+        .filter(|packet| rules.class_of(Direction::Up, packet) > 0)
+        .count();
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert!((1..packets.len()).contains(&found), "{found}");
 }
 
 #[test]
