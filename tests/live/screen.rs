@@ -299,7 +299,7 @@ fn a_rule_is_typed_and_counted_and_a_schedule_shows_its_time_and_is_moved() -> R
     let file = screen.folder.path().join("link.toml");
     fs::write(
         &file,
-        "delay = '1ms'\nschedule = [{ at = '900000s', delay = '2ms' }]",
+        "delay = '1ms'\nschedule = [{ at = '90000s', delay = '2ms' }]",
     )?;
     screen.set(&format!("--link {}", file.display()))?;
     screen.await_text(", schedule at ")?;
