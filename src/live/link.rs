@@ -154,7 +154,7 @@ impl LiveLink {
             };
             let (spec, schedule) = order.conditions.apply_to(&now.conditions.spec)?;
             // Conditions without a schedule keep no time for a later schedule.
-            let clock = if spec.has_schedule() {
+            let clock = if spec.follows_clock() {
                 now.clock
             } else {
                 ScheduleClock::default()
@@ -290,7 +290,7 @@ impl LiveLink {
         Some(ScheduleView {
             time: self.schedule_time(spec, *clock, now)?,
             at: self.wall_clock.at(now),
-            last_s: seconds(spec.last_step()?),
+            last_s: spec.last_step().map(seconds),
             says: in_force(&then),
             conditions: then,
             revision: *number,
@@ -629,7 +629,7 @@ impl LiveLink {
         clock: ScheduleClock,
         at: Nanos,
     ) -> Option<ScheduleTime> {
-        spec.has_schedule().then(|| ScheduleTime {
+        spec.follows_clock().then(|| ScheduleTime {
             state: clock.into(),
             time_s: seconds(clock.at(self.time_of_schedules(at))),
         })
