@@ -98,6 +98,7 @@ const PARTS: &[Part] = &[
     Part::paired("effects", &["iperf3"], path::paired::effects),
     Part::paired("hardening", &["iperf3"], instruments::hardening::run),
     Part::paired("merge", &[], merge::run),
+    Part::paired("view", &[], path::view::run),
 ];
 
 /// The first argument of the contained process.

@@ -21,7 +21,7 @@ use record::printable::printable_lines;
 /// Change the conditions of a link of a farwire that runs with --listen
 ///
 /// The conditions that you name change, and the others stay. A condition without up- or down- applies to both directions, even if one
-/// direction had its own value. With --replace, and with --link, --profile or --toffee, the new conditions replace all earlier ones.
+/// direction had its own value. A --rule replaces the rule of its name, or comes behind the others. With --replace, and with --link, --profile or --toffee, the new conditions replace all earlier ones.
 /// --clear removes all conditions. The output says since when the new conditions apply, and how many packets were still in flight
 /// under the earlier ones.
 #[derive(Args, Debug)]
@@ -85,7 +85,11 @@ impl SetArgs {
             true => ("PUT", serde_json::to_value(&spec)),
             false => ("PATCH", merge_patch(&spec)),
         };
-        let body = body.context("cannot write the conditions as JSON")?;
+        let mut body = body.context("cannot write the conditions as JSON")?;
+        if !replaces && !spec.rules.is_empty() {
+            let now = self.at.ask("GET", &link, name, None, None)?;
+            body["rules"] = with_rules(&now["conditions"]["rules"], &body["rules"]);
+        }
         let body = body.to_string();
         let query = self.lease_for.map(|time| format!("?for={time}"));
         let path = link + &query.unwrap_or_default();
@@ -169,6 +173,20 @@ fn merge_patch(spec: &LinkSpec) -> serde_json::Result<Value> {
     Ok(patch)
 }
 
+/// Returns the rules in force with those of the command line: each replaces the one of its name, or comes behind the others. A patch
+/// has the whole list.
+fn with_rules(in_force: &Value, own: &Value) -> Value {
+    let list = |rules: &Value| rules.as_array().cloned().unwrap_or_default();
+    let mut all = list(in_force);
+    for rule in list(own) {
+        match all.iter_mut().find(|known| known["name"] == rule["name"]) {
+            Some(known) => *known = rule,
+            None => all.push(rule),
+        }
+    }
+    Value::Array(all)
+}
+
 fn lease_id(text: &str) -> Result<LeaseId, String> {
     let is_one = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match is_one {
@@ -195,6 +213,18 @@ mod tests {
                 "down": {"loss": null},
             })
         );
+    }
+
+    #[test]
+    fn a_rule_replaces_the_one_of_its_name_or_comes_behind_the_others() {
+        let rule = |name: &str, loss: &str| json!({"name": name, "loss": loss});
+        let in_force = json!([rule("dns", "5%"), rule("web", "1%")]);
+        let own = json!([rule("web", "2%"), rule("far", "3%")]);
+        assert_eq!(
+            with_rules(&in_force, &own),
+            json!([rule("dns", "5%"), rule("web", "2%"), rule("far", "3%")])
+        );
+        assert_eq!(with_rules(&Value::Null, &own), own);
     }
 
     #[test]

@@ -40,6 +40,13 @@ pub(crate) struct TraceArgs {
         conflicts_with_all = ["to", "from_samples", "from", "until", "only", "scale_rate", "scale_delay", "scale_time"]
     )]
     light: Option<PathBuf>,
+    /// Describe LeoReplayer's delays in this file too, beside the times in FILE; with --only delay, they are written alone
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["light", "from_samples", "from", "until", "scale_rate", "scale_delay", "scale_time"]
+    )]
+    delays: Option<PathBuf>,
     /// Write the trace in this format, in place of a description
     ///
     /// Write the trace in this format, in place of a description. For mahimahi, a rate becomes times at which packets are served; for
@@ -97,6 +104,12 @@ impl TraceArgs {
         let trace = self.changed(read);
         let trace = trace.with_context(|| self.file.display().to_string());
         let trace = trace.or_bad_input()?;
+        let is_pair = trace.has_opportunities() && trace.length_of_steps().is_some();
+        if self.to.is_some() && is_pair {
+            return Err(Failure::bad_input(
+                "--delays: a written file has either the times or the delays: add --only delay, or leave --delays out",
+            ));
+        }
         match self.to {
             Some(to) => self.write(&trace, to)?,
             None => {
@@ -129,12 +142,18 @@ impl TraceArgs {
             None => trace::read(source, self.format).map(|(trace, format)| (trace, Some(format))),
         };
         let (trace, format) = read.map_err(|error| located(&self.file, error))?;
-        let Some(light) = &self.light else {
-            return Ok((trace, format));
+        let (beside, joined) = match (&self.delays, &self.light) {
+            (Some(file), _) => {
+                let delays = trace::read_delays(open(file)?);
+                (file, delays.and_then(|delays| trace.with_steps_of(delays)))
+            }
+            (None, Some(file)) => {
+                let load = trace::read_light(open(file)?);
+                (file, load.and_then(|load| trace.with_light(load)))
+            }
+            (None, None) => return Ok((trace, format)),
         };
-        let load = trace::read_light(open(light)?);
-        let joined = load.and_then(|load| trace.with_light(load));
-        let trace = joined.map_err(|error| located(light, error))?;
+        let trace = joined.map_err(|error| located(beside, error))?;
         Ok((trace, format))
     }
 

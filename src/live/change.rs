@@ -139,7 +139,7 @@ impl RequestedConditions {
         now: &Arc<LinkSpec>,
     ) -> Result<(Arc<LinkSpec>, ScheduleOrder), ChangeRefusal> {
         let value = match self {
-            Self::Schedule(_) if !now.has_schedule() => return Err(ChangeRefusal::NoSchedule),
+            Self::Schedule(_) if !now.follows_clock() => return Err(ChangeRefusal::NoSchedule),
             Self::Schedule(value) => {
                 let change: ScheduleChange = object(value.clone(), "{\"to\": \"10s\"}")?;
                 return Ok((Arc::clone(now), change.order()?));

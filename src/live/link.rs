@@ -10,7 +10,7 @@ use netio::clock;
 use tokio::sync::{broadcast, watch};
 
 use super::bounded_history::BoundedHistory;
-use super::change::{ChangeOrder, ChangeRefusal, Origin, check_memory};
+use super::change::{ChangeOrder, ChangeRefusal, Origin, ScheduleState, check_memory};
 use super::checked_conditions::CheckedConditions;
 use super::counters::{DirectionCounters, LinkCounters};
 use super::export::ChangeLog;
@@ -154,7 +154,7 @@ impl LiveLink {
             };
             let (spec, schedule) = order.conditions.apply_to(&now.conditions.spec)?;
             // Conditions without a schedule keep no time for a later schedule.
-            let clock = if spec.has_schedule() {
+            let clock = if spec.follows_clock() {
                 now.clock
             } else {
                 ScheduleClock::default()
@@ -290,10 +290,20 @@ impl LiveLink {
         Some(ScheduleView {
             time: self.schedule_time(spec, *clock, now)?,
             at: self.wall_clock.at(now),
-            last_s: seconds(spec.last_step()?),
+            last_s: spec.last_step().map(seconds),
             says: in_force(&then),
             conditions: then,
             revision: *number,
+        })
+    }
+
+    /// Describes the present time of the link's schedules, or returns `None` if it has none.
+    pub(crate) fn schedule_says(&self) -> Option<String> {
+        let revision = Arc::clone(lock(&self.state).in_force());
+        let time = self.schedule_time(&revision.spec, revision.clock, clock::now())?;
+        Some(match time.state {
+            ScheduleState::Running => format!("schedule at {:.0} s", time.time_s),
+            ScheduleState::Stopped => format!("schedule stopped at {:.3} s", time.time_s),
         })
     }
 
@@ -619,7 +629,7 @@ impl LiveLink {
         clock: ScheduleClock,
         at: Nanos,
     ) -> Option<ScheduleTime> {
-        spec.has_schedule().then(|| ScheduleTime {
+        spec.follows_clock().then(|| ScheduleTime {
             state: clock.into(),
             time_s: seconds(clock.at(self.time_of_schedules(at))),
         })

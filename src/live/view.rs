@@ -100,8 +100,8 @@ pub(crate) struct ScheduleView {
     pub(super) time: ScheduleTime,
     /// The instant of that time: RFC 3339.
     pub(super) at: String,
-    /// The time of the last change in the schedules, in seconds.
-    pub(super) last_s: f64,
+    /// The time of the last change in the schedules, in seconds; null if only outages or handovers change the conditions.
+    pub(super) last_s: Option<f64>,
     /// The conditions in force at that time, in the form of a link file.
     #[schema(schema_with = conditions_schema)]
     pub(super) conditions: LinkSpec,

@@ -4,10 +4,10 @@
 use std::io;
 use std::sync::Arc;
 
-use conditions::{ConditionType as _, LinkSpec, TraceSpec};
+use conditions::{ConditionType as _, LinkSpec, RuleSpec, TraceSpec};
 use netio::clock;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -47,6 +47,8 @@ pub(super) struct WatchedLink {
     pub(super) view: LinkView,
     pub(super) history: SampleHistory,
     pub(super) last: Option<LinkSample>,
+    /// The present time of the link's schedules in words, if it has any.
+    pub(super) schedule: Option<String>,
     /// The changes made on this screen that can be undone.
     own: Vec<OwnChange>,
     /// The place of the link among all links, from 1, and the number of links.
@@ -192,6 +194,15 @@ impl App {
     }
 
     fn apply_typed(&mut self, text: &str) -> String {
+        // A rule has blanks, and the time of the schedules is no condition.
+        if let Some(watched) = &mut self.watched {
+            if let Some(rule) = text.trim().strip_prefix("rule=") {
+                return watched.add_rule(rule);
+            }
+            if let Some(time) = text.trim().strip_prefix("at=") {
+                return watched.move_schedule(time);
+            }
+        }
         let patch = match patch(text).and_then(with_traces) {
             Ok(patch) if patch.is_empty() => return String::new(),
             Ok(patch) => patch,
@@ -221,6 +232,7 @@ impl WatchedLink {
             view: link.view(),
             history: SampleHistory::default(),
             last: None,
+            schedule: link.schedule_says(),
             own: Vec::new(),
             place,
         };
@@ -238,6 +250,7 @@ impl WatchedLink {
             }
         }
         self.view = self.link.view();
+        self.schedule = self.link.schedule_says();
     }
 
     fn take(&mut self, event: &Event, is_paused: bool) {
@@ -273,6 +286,49 @@ impl WatchedLink {
         }
     }
 
+    /// Adds a rule, written as `--rule` has it: it replaces the one of its name, or comes behind the others.
+    fn add_rule(&mut self, text: &str) -> String {
+        let rule = match text.parse::<RuleSpec>() {
+            Ok(rule) => rule,
+            Err(error) => return error.to_string(),
+        };
+        let mut rules = self.link.view().conditions.rules.clone();
+        match rules
+            .iter_mut()
+            .find(|known| known.rule.name == rule.rule.name)
+        {
+            Some(known) => *known = rule,
+            None => rules.push(rule),
+        }
+        match serde_json::to_value(rules) {
+            Ok(rules) => self.patch(Map::from_iter([("rules".to_owned(), rules)])),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Moves the schedules to a time such as `30s`. There is nothing to undo, because the conditions stay.
+    fn move_schedule(&mut self, to: &str) -> String {
+        self.view = self.link.view();
+        let from = self.view.revision;
+        let order = RequestedConditions::Schedule(json!({ "to": to }));
+        match self.request_change(order, from) {
+            Err(why) => why,
+            Ok((revision, message)) => {
+                self.follow_own(from, revision);
+                message
+            }
+        }
+    }
+
+    /// Notes that the conditions of the last change made on this screen, if `from` is its revision, are in force as `to`.
+    fn follow_own(&mut self, from: u64, to: u64) {
+        if let Some(last) = self.own.last_mut()
+            && last.to == from
+        {
+            last.to = to;
+        }
+    }
+
     /// Restores the conditions before the last change made on this screen, unless another client
     /// has changed the link since.
     fn undo(&mut self) -> String {
@@ -287,11 +343,7 @@ impl WatchedLink {
             Ok((revision, message)) => {
                 // The conditions in force are those of the previous change, with another revision
                 // number.
-                if let Some(earlier) = self.own.last_mut()
-                    && earlier.to == own.from
-                {
-                    earlier.to = revision;
-                }
+                self.follow_own(own.from, revision);
                 message
             }
             Err(why) => {
@@ -401,7 +453,6 @@ fn read_trace(text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_trace_that_is_typed_is_read_from_its_file_each_time() {

@@ -20,7 +20,7 @@ const HELP: &str = "\u{2190} \u{2192} choose  \u{2191} \u{2193} change  x remove
 const HELP_OF_RUN: &str =
     "\u{2191} \u{2193} figures  p pause  Tab link  q leave  (the scenario sets the conditions)";
 /// The lines of counters: a head, two directions, the drops, the departure error and what the emulator itself lost.
-/// Conditions that change by themselves take another one.
+/// Conditions that change by themselves take another one, and so do rules.
 const COUNTERS: u16 = 6;
 /// The lines of a command's output or of an experiment's figures, with the frame.
 const OUTPUT: u16 = 7;
@@ -44,6 +44,7 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
     let lines = |wanted: bool, lines| Constraint::Length(if wanted { lines } else { 0 });
     let sample = app.watched.as_ref().and_then(|link| link.last.as_ref());
     let changes = sample.is_some_and(|sample| sample.up.in_force.is_some());
+    let has_rules = sample.is_some_and(|sample| !sample.up.counters.rules.is_empty());
     let [
         progress,
         head,
@@ -57,7 +58,7 @@ pub(super) fn all(frame: &mut Frame<'_>, app: &App) {
         lines(is_run, PROGRESS),
         Constraint::Length(2),
         Constraint::Min(6),
-        Constraint::Length(COUNTERS + u16::from(changes)),
+        Constraint::Length(COUNTERS + u16::from(changes) + u16::from(has_rules)),
         lines(is_run || app.output.is_some(), OUTPUT),
         lines(!is_run, 1),
         Constraint::Length(1),
@@ -123,6 +124,9 @@ fn title(app: &App, watched: &WatchedLink) -> Paragraph<'static> {
         first += &format!(" ({at} of {of} links)");
     }
     first += &format!(", revision {}", view.revision);
+    if let Some(schedule) = &watched.schedule {
+        first += &format!(", {schedule}");
+    }
     if view.is_leased() {
         first += ", leased";
     }
@@ -254,7 +258,19 @@ fn table(sample: &LinkSample) -> Paragraph<'static> {
             in_force(down)
         )));
     }
+    if !sample.up.counters.rules.is_empty() {
+        lines.push(Line::raw(hits(sample)));
+    }
     Paragraph::new(lines)
+}
+
+/// Returns the packets of each rule, which both directions list.
+fn hits(sample: &LinkSample) -> String {
+    let [up, down] = [&sample.up, &sample.down].map(|direction| &direction.counters.rules);
+    let both = up.iter().zip(down);
+    let words = both.map(|(up, down)| format!("{} {}/{}", up.name, up.packets, down.packets));
+    let words: Vec<String> = words.collect();
+    format!("packets by rule, up/down: {}", words.join(", "))
 }
 
 /// Describes the conditions in force in one direction.

@@ -1,5 +1,7 @@
 //! A box of many links: each has its own interfaces and conditions, and all share one forwarder or several.
 
+mod soak;
+
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,14 +1,18 @@
 //! Links that follow traces from files, and the tool for traces.
 
 use std::fs;
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::effects::Run;
 use test_support::process::{self, farwire, has, stderr, stdout};
+use test_support::usage::heap_kib;
 use test_support::wan_box::Summary;
 
 /// Conditions that no packet of a test outlives, so that its time does not matter.
@@ -173,6 +177,41 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
     Ok(())
 }
 
+#[test_support::test(All)]
+fn ten_million_lines_are_described_in_less_than_50_mb() -> Result<()> {
+    const LINES: u64 = 10_000_000;
+    const MOST_KIB: u64 = 50_000_000 / 1_024;
+    let mut trace = farwire();
+    trace.args(["trace", "-", "--json", "-"]);
+    trace.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = trace.spawn()?;
+    // A process that has ended has no memory.
+    let pid = child.id();
+    let mut most = 0;
+    let mut look = || most = most.max(heap_kib(pid).unwrap_or_default());
+    let mut lines = BufWriter::new(child.stdin.take().context("a pipe was asked for")?);
+    writeln!(lines, "t,rate,delay")?;
+    for line in 0..LINES {
+        let (rate, delay) = (1 + line % 97, 1 + line % 1_009);
+        writeln!(lines, "{line}ms,{rate}mbit,{delay}us")?;
+        if line % 100_000 == 0 {
+            look();
+        }
+    }
+    lines.flush()?;
+    drop(lines);
+    while child.try_wait()?.is_none() {
+        look();
+        thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "{}", output.status);
+    let described: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(described["lines"] == LINES, "{described}");
+    ensure!((1..MOST_KIB).contains(&most), "{most} KiB");
+    Ok(())
+}
+
 #[test_support::test]
 fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -181,6 +220,7 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
         ("drive.csv", drive),
         ("samples.tsv", "when\tdown\n0\t5\n1\t0\n2\t7.5\n"),
         ("light", "0 20 0\n3000 40 0 1\n4000 99 0\n"),
+        ("delays", "20\n40\n"),
     ];
     let run = |line: &str| -> Result<String> {
         let mut command = with_files(folder.path(), &files)?;
@@ -198,6 +238,13 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
     has(&run("drive.down")?, "mahimahi: 2000 lines, 4 s\n")?;
     let loads: Value = serde_json::from_str(&run("drive.down --light light --json -")?)?;
     ensure!(loads["delay_ms"]["greatest"] == 40.0, "{loads}");
+    let pair: Value = serde_json::from_str(&run("drive.down --delays delays --json -")?)?;
+    ensure!(pair["delay_ms"]["greatest"] == 40.0, "{pair}");
+    let delays = run("drive.down --delays delays --only delay --to csv")?;
+    ensure!(
+        delays == "t,delay\n0ms,20ms\n10ms,40ms\n20ms,\n",
+        "{delays}"
+    );
     let rates = run("drive.down --to csv --every 2s")?;
     // Both windows have the same mean, so one line states it.
     ensure!(rates == "t,rate\n0ms,6.016mbit\n4s,\n", "{rates}");
@@ -221,6 +268,10 @@ fn traces_are_described_converted_cut_and_made_from_samples() -> Result<()> {
         "drive.csv",
     ]))?;
     process::ends_with(&refused, 2, "keep the rate alone with --only rate")?;
+    let mut command = with_files(folder.path(), &files)?;
+    let both = "trace drive.down --delays delays --to csv";
+    let refused = process::run(command.args(both.split(' ')))?;
+    process::ends_with(&refused, 2, "add --only delay, or leave --delays out")?;
     let kept = fs::read_to_string(folder.path().join("drive.csv"))?;
     ensure!(kept == drive, "{kept}");
     Ok(())

@@ -78,6 +78,29 @@ fn a_rule_that_is_added_applies_and_its_hits_are_counted() -> Result<()> {
     exec.end()
 }
 
+#[test_support::test(Namespaces)]
+fn set_adds_a_rule_behind_the_others_and_changes_the_one_of_its_name() -> Result<()> {
+    let exec = Exec::start("--delay 1ms")?;
+    let at = exec.at.to_string();
+    for rule in [
+        "udp port 53: name=dns loss=5%",
+        "tcp: name=web loss=1%",
+        "udp port 53: name=dns loss=7%",
+    ] {
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at, "--rule", rule]);
+        process::succeeds(set.env_remove("FARWIRE_TOKEN"))?;
+    }
+    let conditions = exec.link()?["conditions"].clone();
+    let rules = json!([
+        {"name": "dns", "match": "udp port 53", "loss": "7%"},
+        {"name": "web", "match": "tcp", "loss": "1%"},
+    ]);
+    ensure!(conditions["rules"] == rules, "{conditions}");
+    ensure!(conditions["delay"] == "1ms", "{conditions}");
+    exec.end()
+}
+
 #[test_support::test(Namespaces, Tool("ping"))]
 fn hops_are_added_and_removed_while_the_link_runs() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;

@@ -125,6 +125,22 @@ fn a_schedule_that_is_stopped_stays_and_goes_on_from_there_once_it_is_started() 
     exec.end()
 }
 
+#[test_support::test(Namespaces, Tool("ping"))]
+fn outages_have_the_clock_of_a_schedule_and_are_moved_with_it() -> Result<()> {
+    let mut exec = Exec::start("--delay 1ms --outage 1000s/2000s")?;
+    let at_first = schedule(&exec)?;
+    ensure!(at_first["state"] == "running", "{at_first}");
+    ensure!(at_first["last_s"].is_null(), "{at_first}");
+    ensure!(exec.shell(PINGS)? == "0", "the link lost pings");
+    let moved = order(&exec, r#"{"to": "2000s"}"#)?;
+    let stands = json!({"state": "running", "time_s": 2000.0});
+    ensure!(moved["link"]["schedule"] == stands, "{moved}");
+    ensure!(exec.shell(LOST_PINGS)? != "0", "pings passed an outage");
+    order(&exec, r#"{"to": "3000s"}"#)?;
+    ensure!(exec.shell(PINGS)? == "0", "the outage is not over");
+    exec.end()
+}
+
 #[test_support::test(Namespaces)]
 fn a_lease_of_a_schedule_ends_as_though_it_had_never_been_moved() -> Result<()> {
     let exec = start()?;

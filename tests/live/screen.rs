@@ -291,6 +291,39 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     Ok(())
 }
 
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_rule_is_typed_and_counted_and_a_schedule_shows_its_time_and_is_moved() -> Result<()> {
+    let mut screen = OnTerminal::start()?;
+    screen.press("\rat=5s\r")?;
+    screen.await_text("the link's conditions have no schedule")?;
+    let file = screen.folder.path().join("link.toml");
+    fs::write(
+        &file,
+        "delay = '1ms'\nschedule = [{ at = '90000s', delay = '2ms' }]",
+    )?;
+    screen.set(&format!("--link {}", file.display()))?;
+    screen.await_text(", schedule at ")?;
+    screen.press("\rrule=icmp: name=pings loss=0%\r")?;
+    screen.await_line("packets of the rule", |line| {
+        line.starts_with("packets by rule, up/down: pings ")
+    })?;
+    let conditions = screen.conditions()?;
+    ensure!(conditions["rules"][0]["match"] == "icmp", "{conditions}");
+    screen.press("\rrule=icmp\r")?;
+    screen.await_text("`icmp` has no conditions")?;
+    screen.press("\rat=10h\r")?;
+    // The time begins with these digits for a thousand seconds.
+    screen.await_text("revision 4, schedule at 36")?;
+    screen.press("u")?;
+    screen.await_text("revision 5, schedule at 36")?;
+    let conditions = screen.conditions()?;
+    ensure!(conditions["rules"].is_null(), "{conditions}");
+    screen.press("q")?;
+    let status = screen.end()?;
+    ensure!(status.code() == Some(TERMINATED), "{status}");
+    Ok(())
+}
+
 /// The test runs in a separate namespace, which ends with it.
 const BOX: &str = "ip link add name left type veth peer name client && ip link add name right type veth peer name server && \
     for one in left client right server; do ip link set $one up || exit 99; done; exec \"$0\" emulate left right --tui --delay 3ms";

@@ -1,7 +1,8 @@
-//! Lateness of packets: as the emulator states it, and by a capture at the far end.
+//! Lateness of packets: as the emulator states it, by a capture at the far end, and beside the earlier commit of `make bench BASE=COMMIT`.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use netio::{AfPacket, PortSet, ReceivedFrame, RingSlots, clock};
 use serde_json::Value;
 use stats::order_statistics::{percentile, sorted};
 
+use crate::path::rivals::base_path;
 use crate::processes::{FARWIRE, Running, await_thread, threads};
 use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
@@ -62,10 +64,27 @@ pub(crate) fn run() -> Result<Outcome> {
         .iter()
         .flat_map(|(pace, count)| WAITS.map(|wait| (*pace, *count, wait)))
         .collect();
-    let found = shuffled(rounds, &cases, one)?;
+    let mut programs = vec![PathBuf::from(FARWIRE)];
+    programs.extend(base_path());
+    let each: Vec<(Case, &Path)> = cases
+        .iter()
+        .flat_map(|case| {
+            let each = programs.iter();
+            each.map(move |program| (*case, program.as_path()))
+        })
+        .collect();
+    let found = shuffled(rounds, &each, |(case, program)| one(*case, program))?;
     for (at, case) in cases.iter().enumerate() {
-        let of: Vec<&Lateness> = found.iter().map(|round| &round[at]).collect();
-        outcome.rows(rows(*case, &of));
+        let of = |program: usize| -> Vec<&Lateness> {
+            let place = at * programs.len() + program;
+            found.iter().map(|round| &round[place]).collect()
+        };
+        let own = of(0);
+        outcome.rows(rows(*case, &own));
+        if let Some(base) = programs.get(1).and_then(|base| base.file_name()) {
+            let name = base.display().to_string();
+            outcome.rows(beside_base(*case, &own, &of(1), &name));
+        }
     }
     let stalls: u64 = found.iter().flatten().map(|lateness| lateness.stalls).sum();
     outcome.note(&format!(
@@ -111,17 +130,40 @@ fn rows((pace, _, wait): Case, of: &[&Lateness]) -> Vec<Row> {
     rows
 }
 
-fn one((pace, count, wait): &Case) -> Result<Lateness> {
+/// Makes the rows of a case beside the base commit.
+fn beside_base(
+    (pace, _, wait): Case,
+    own: &[&Lateness],
+    base: &[&Lateness],
+    name: &str,
+) -> Vec<Row> {
+    let row = |at: usize| {
+        let (what, _, _) = STATISTICS[at];
+        let found = Found {
+            names: vec!["farwire".to_owned(), name.to_owned()],
+            rounds: own
+                .iter()
+                .zip(base)
+                .map(|(own, base)| vec![own.sent[at].into(), base.sent[at].into()])
+                .collect(),
+        };
+        let quantity = Quantity::less(&format!("{pace}/s, --cpu {wait}: late, {what}"), "us");
+        found.row(&quantity, 0, 1, name)
+    };
+    (0..STATISTICS.len()).filter_map(row).collect()
+}
+
+fn one((pace, count, wait): Case, program: &Path) -> Result<Lateness> {
     let bed = Bed::build(&BedConfig::default())?;
     let report = scratch("lateness.json")?;
-    let mut command = Command::new(FARWIRE);
+    let mut command = Command::new(program);
     command.args(["emulate", CLIENT_PORT, SERVER_PORT, "--cpu", wait]);
     command.args(["--delay", &DELAY.to_string(), "--json"]);
     let mut emulator = Running::start(bed.emulator(), command.arg(&report))?;
     await_thread(emulator.pid(), "forwarder")?;
     thread::sleep(Duration::from_millis(200)); // it measures its wake-ups first
     let (started, before) = (Instant::now(), forwarder_s(emulator.pid()));
-    let late = capture(&bed, *count, Duration::from_secs(1) / *pace)?;
+    let late = capture(&bed, count, Duration::from_secs(1) / pace)?;
     let took = started.elapsed().as_secs_f64();
     let forwarder_s = forwarder_s(emulator.pid()) - before;
     emulator.end()?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -150,10 +150,10 @@ impl Ends {
         })
     }
 
-    /// Opens the first `links` links with a delay of 1 ms in each direction.
-    pub(crate) fn open(&self, links: usize) -> Result<OpenLinks> {
+    /// Opens the first `links` links of `program` with a delay of 1 ms in each direction.
+    pub(crate) fn open(&self, program: &Path, links: usize) -> Result<OpenLinks> {
         let file = links_file(0..links, "delay = \"1ms\"")?;
-        let mut command = Command::new(FARWIRE);
+        let mut command = Command::new(program);
         command.args(["emulate", "--links"]).arg(&file);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let started = Instant::now();
@@ -177,7 +177,7 @@ impl Ends {
 
     /// Opens the first `links` links, lets the busy ones carry their streams, and closes all.
     fn emulate(&self, links: usize, with_idle: bool) -> Result<Came> {
-        let mut open = self.open(links)?;
+        let mut open = self.open(Path::new(FARWIRE), links)?;
         let pid = open.pid();
         let idle_percent = with_idle.then(|| idle_percent(pid)).transpose()?;
         Ok(Came {

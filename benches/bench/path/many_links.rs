@@ -1,5 +1,7 @@
-//! Very many links of one emulator: its start, its memory, its cost while nothing passes, and its sudden end.
+//! Very many links of one emulator: its start, its memory, its cost while nothing passes, and its sudden end, each beside the earlier
+//! commit of `make bench BASE=COMMIT`.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +12,7 @@ use netio::netns::NetNs;
 use nix::sys::signal::Signal;
 
 use crate::path::links::{COUNTED, Ends, SETTLED, idle_percent};
+use crate::path::rivals::base_path;
 use crate::processes::{FARWIRE, memory_mb, output};
 use crate::report::rows::{Found, Quantity};
 use crate::results::Outcome;
@@ -56,24 +59,48 @@ pub(crate) fn run() -> Result<Outcome> {
         ("SIGKILL, all down", "s", |came| came.down_s),
         ("restore", "s", |came| came.restored_s),
     ];
+    let mut programs = vec![("farwire".to_owned(), PathBuf::from(FARWIRE))];
+    programs.extend(base_path().map(|base| ("the base commit".to_owned(), base)));
     for (built, boxes) in CASES {
         let ends = Ends::build(built, 0)?;
-        // A machine may lack descriptors or memory for the largest emulator.
-        let found = shuffled(rounds, boxes, |links| Ok(measure(&ends, *links)))?;
-        for (at, links) in boxes.iter().enumerate() {
+        for links in boxes {
+            // A machine may lack descriptors or memory for the largest emulator.
+            let found = shuffled(rounds, &programs, |(_, program)| {
+                Ok(measure(&ends, program, *links))
+            })?;
             let name = format!("{links} links among {} interfaces", 2 * built + 1);
-            let each = || found.iter().map(|round| &round[at]);
+            let all = found
+                .iter()
+                .map(|round| round.iter().flatten().collect::<Vec<_>>());
+            let complete: Vec<Vec<&Came>> =
+                all.filter(|round| round.len() == programs.len()).collect();
+            let own: Vec<&Came> = found
+                .iter()
+                .filter_map(|round| round[0].as_ref().ok())
+                .collect();
             for (what, unit, value) in figures {
-                let came = each().flatten();
-                let found = Found {
-                    names: vec!["farwire".to_owned()],
-                    rounds: came.map(|came| vec![value(came).into()]).collect(),
-                };
                 let quantity = Quantity::less(&format!("{name}: {what}"), unit);
-                outcome.rows(found.alone(&quantity, 0));
+                let of = |rounds: &[Vec<&Came>]| Found {
+                    names: programs.iter().map(|(name, _)| name.clone()).collect(),
+                    rounds: rounds
+                        .iter()
+                        .map(|round| round.iter().map(|came| value(came).into()).collect())
+                        .collect(),
+                };
+                let beside = of(&complete).rows(&quantity);
+                if beside.is_empty() {
+                    let alone: Vec<Vec<&Came>> = own.iter().map(|came| vec![*came]).collect();
+                    outcome.rows(of(&alone).alone(&quantity, 0));
+                } else {
+                    outcome.rows(beside);
+                }
             }
-            for failure in each().filter_map(|came| came.as_ref().err()) {
-                outcome.note(&format!("{name}: {failure:#}"));
+            for round in &found {
+                for ((program, _), came) in programs.iter().zip(round) {
+                    if let Err(failure) = came {
+                        outcome.note(&format!("{name}, {program}: {failure:#}"));
+                    }
+                }
             }
         }
     }
@@ -81,8 +108,8 @@ pub(crate) fn run() -> Result<Outcome> {
 }
 
 /// Measures an emulator of the first `links` links from its start to its end by SIGKILL.
-fn measure(ends: &Ends, links: usize) -> Result<Came> {
-    let mut open = ends.open(links)?;
+fn measure(ends: &Ends, program: &Path, links: usize) -> Result<Came> {
+    let mut open = ends.open(program, links)?;
     let pid = open.pid();
     let idle_percent = idle_percent(pid)?;
     let memory_mb = memory_mb(pid, "VmRSS").context("the emulator has ended")?;
@@ -103,7 +130,7 @@ fn measure(ends: &Ends, links: usize) -> Result<Came> {
     let down_s = killed.elapsed().as_secs_f64();
     thread::sleep(REST);
     let begun = Instant::now();
-    let mut restore = Command::new(FARWIRE);
+    let mut restore = Command::new(program);
     restore.args(["emulate", "--restore"]);
     output(&ends.middle, restore)?;
     let restored_s = begun.elapsed().as_secs_f64();

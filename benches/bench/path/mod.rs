@@ -12,3 +12,4 @@ pub(crate) mod rates;
 pub(crate) mod rivals;
 pub(crate) mod start;
 pub(crate) mod throughput;
+pub(crate) mod view;

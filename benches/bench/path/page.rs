@@ -120,7 +120,7 @@ fn joined(thread: JoinHandle<Result<u64>>) -> Result<u64> {
 }
 
 /// Asks for a resource; the answer can be read from the stream.
-fn get(socket: &Path, path: &str) -> Result<UnixStream> {
+pub(super) fn get(socket: &Path, path: &str) -> Result<UnixStream> {
     let stream = UnixStream::connect(socket);
     let mut stream = stream.with_context(|| format!("{}: cannot connect", socket.display()))?;
     write!(

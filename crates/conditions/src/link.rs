@@ -207,6 +207,15 @@ impl LinkSpec {
         })
     }
 
+    /// Returns whether any of it follows the clock of the schedules: steps, traces of conditions, outages or handovers.
+    pub fn follows_clock(&self) -> bool {
+        let recurs = |layer: &Layer| {
+            let ever = layer.ever();
+            ever.has::<OutageSpec>() || ever.has::<HandoverSpec>()
+        };
+        self.has_schedule() || self.layers().any(recurs)
+    }
+
     /// Returns all its traces, to read them.
     pub fn traces_mut(&mut self) -> impl Iterator<Item = &mut TraceSpec> {
         let sets = self.layers_mut().flat_map(|layer| {

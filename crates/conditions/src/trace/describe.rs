@@ -85,7 +85,10 @@ impl Trace {
             return Ok(Described {
                 lines: self.lines(),
                 stalls: Some(stalls),
-                delay_ms: self.describe_light()?,
+                delay_ms: match self.steps_alone() {
+                    Some(delays) => delays.describe_steps()?.delay_ms,
+                    None => self.describe_light()?,
+                },
                 ..rates.describe_steps()?
             });
         }

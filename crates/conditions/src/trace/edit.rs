@@ -99,11 +99,14 @@ impl Trace {
         builder.finish(0, Some(time(self.length())?))
     }
 
-    /// Returns it with the conditions of `columns` only.
+    /// Returns it with the conditions of `columns` only. Its opportunities, which are no column, do not stay beside conditions by time.
     ///
     /// # Errors
     /// Returns an error if it states none of them.
     pub fn only(&self, columns: Columns) -> Result<Self, TraceError> {
+        if let Some(steps) = self.steps_alone().filter(|_| self.has_opportunities()) {
+            return steps.only(columns);
+        }
         let own = self.columns;
         let kept = Columns {
             rate: own.rate && columns.rate,

@@ -60,6 +60,18 @@ mod tests {
         assert_eq!(both.length(), Nanos::from_millis(7));
         assert_eq!(both.length_of_steps(), Some(Nanos::from_millis(30)));
         assert_eq!(both.opportunities_alone(), Some(trace("0\n7\n")));
+        let only_delay = Columns {
+            delay: true,
+            ..Columns::default()
+        };
+        let alone = both.only(only_delay).unwrap();
+        assert_eq!(
+            written(&alone, TraceFormat::Csv),
+            written(&delays, TraceFormat::Csv)
+        );
+        let described = both.describe().unwrap();
+        assert_eq!(described.delay_ms.unwrap().greatest, 25.0);
+        assert!(described.rate_bit_per_s.is_some());
         assert_eq!(both.steps_alone(), Some(delays));
     }
 
