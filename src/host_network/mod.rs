@@ -167,7 +167,15 @@ impl HostNetwork {
         note_families(families);
         let mut files = resolver::other_files(families)?;
         match resolver {
-            Some(resolver) => files.push(resolver.file()?),
+            Some(resolver) => {
+                if !resolver.is_reachable() {
+                    warn(format_args!(
+                        "the command reaches none of the resolvers in {RESOLV_CONF} of this host, so it cannot look up names: \
+                         name one there that is at 127.0.0.1, ::1 or an address of the network, or use addresses"
+                    ));
+                }
+                files.push(resolver.file()?);
+            }
             None => warn(format_args!(
                 "this host has no {RESOLV_CONF}, so the command cannot look up names"
             )),
