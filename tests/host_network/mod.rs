@@ -312,7 +312,7 @@ fn when_pasta_dies_the_command_ends_and_when_farwire_dies_pasta_does() -> Result
     })
 }
 
-#[test_support::test(Namespaces, Tool("ping"))]
+#[test_support::test(Namespaces, Tool("ping"), Tool("getent"))]
 fn without_it_a_command_that_needs_more_than_the_far_end_is_told_of_it() -> Result<()> {
     let plain = |address: &str| -> Result<String> {
         let mut command = process::farwire();
@@ -322,7 +322,15 @@ fn without_it_a_command_that_needs_more_than_the_far_end_is_told_of_it() -> Resu
     has(&plain("192.0.2.2")?, "`farwire exec --net host`")?;
     let said = plain("10.77.0.2")?;
     ensure!(!said.contains("--net host"), "{said}");
-    Ok(())
+    let mut lookup = process::farwire();
+    lookup.args(["exec", "--", "getent", "ahostsv4", "page.example"]);
+    let file = ReplacedFile::new(Path::new("/etc/resolv.conf"), "nameserver 127.0.0.1\n")?;
+    replace_files(&mut lookup, vec![file]);
+    let said = stderr(&process::run(&mut lookup)?);
+    has(
+        &said,
+        "tried to look up names, but there is no resolver: with `farwire exec --net host`",
+    )
 }
 
 /// Nobody shapes this path, which sockets of the host carry. The budget does not reach its rate.
