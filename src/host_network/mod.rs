@@ -23,6 +23,7 @@ use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
 use netio::replaced_files::{self, ReplacedFile};
 use nix::unistd::geteuid;
+use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::gateway::run_gateway;
 pub(crate) use self::resolver::{HOST_NAME, is_on_loopback};
@@ -34,6 +35,7 @@ use self::resolver::{RESOLV_CONF, Resolver};
 use crate::notes::{note, warn};
 use crate::testbed::EmulatedBed;
 use instruments::failure::{Blame, Failure};
+use instruments::ping;
 
 /// A port of the command that is published on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub(crate) struct HostNetwork {
     probe: ResolverProbe,
     host_ports: BTreeSet<u16>,
     published: Vec<(TcpListener, Published)>,
+    /// The groups whose users may ping from this host, if this process has none of them.
+    ping_groups: Option<String>,
     /// True if user 0 of the host runs this process, whatever rights it has.
     is_root: bool,
 }
@@ -112,6 +116,8 @@ impl HostNetwork {
             anyhow::Ok((listener?, *published))
         });
         let published = published.collect::<Result<_>>().or_machine()?;
+        // pasta pings with such a socket.
+        let can_ping = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::ICMPV4)).is_ok();
         Ok(Self {
             pasta,
             families,
@@ -119,6 +125,7 @@ impl HostNetwork {
             probe,
             host_ports: host_ports.iter().copied().collect(),
             published,
+            ping_groups: (!can_ping).then(ping::group_range),
             is_root: geteuid().is_root(),
             gateway: Gateway::prepare()?,
         })
@@ -165,6 +172,12 @@ impl HostNetwork {
             }
         }
         note_families(families);
+        if let Some(groups) = &self.ping_groups {
+            note(format_args!(
+                "farwire: the command can ping only the far end, because net.ipv4.ping_group_range ({groups}) of this host has none \
+                 of your groups: as root, run `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`"
+            ));
+        }
         let mut files = resolver::other_files(families)?;
         match resolver {
             Some(resolver) => {

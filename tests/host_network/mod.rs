@@ -73,6 +73,18 @@ fn pings_of_another_machine_are_counted_by_the_link_and_its_loss_is_that_of_ping
     )
 }
 
+#[test_support::test(HostNetwork, Root)]
+fn a_host_that_allows_no_pings_says_so_at_the_start() -> Result<()> {
+    let host = Host::start(false)?;
+    let words = "the command can ping only the far end";
+    let said = stderr(&process::succeeded(exec(&host, &[], "true")?)?);
+    ensure!(!said.contains(words), "{said}");
+    host.own()
+        .write_sysctl("net/ipv4/ping_group_range", "1 0")?;
+    let said = stderr(&process::succeeded(exec(&host, &[], "true")?)?);
+    has(&said, words)
+}
+
 #[test_support::test(HostNetwork, Tool("curl"))]
 fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Result<()> {
     let host = Host::start(false)?;
