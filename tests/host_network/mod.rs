@@ -106,6 +106,20 @@ fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Res
     Ok(())
 }
 
+#[test_support::test(HostNetwork, Tool("curl"))]
+fn a_service_of_the_host_that_listens_on_v6_alone_is_relayed_where_the_host_has_ipv6() -> Result<()>
+{
+    let host = Host::start(true)?;
+    let port = serve_text(host.own(), "::1", "near6 ")?.to_string();
+    let line = format!("curl -sS --max-time 60 http://127.0.0.1:{port}/");
+    let output = exec(&host, &["--host-port", port.as_str()], &line)?;
+    has(&stdout(&process::succeeded(output)?), "near6 ")?;
+    let without = Host::start(false)?;
+    let port = serve_text(without.own(), "::1", "near6 ")?.to_string();
+    let output = exec(&without, &["--host-port", port.as_str()], "true")?;
+    has(&stderr(&output), "listens on ::1 alone")
+}
+
 #[test_support::test(HostNetwork, Tool("git"), Tool("python3"), PythonTool("bin/pip"))]
 fn git_and_pip_fetch_from_a_server_of_the_host_through_the_link() -> Result<()> {
     let host = Host::start(false)?;
