@@ -93,11 +93,15 @@ impl Target {
                     };
                     ends.retain(|end| !has_place(end));
                     for end in ends {
-                        let name = if is_only {
+                        let mut name = if is_only {
                             container.clone()
                         } else {
                             format!("{container}-{}", end.inside)
                         };
+                        // Each engine may have a container of this name.
+                        if places.iter().any(|place| place.name == name) {
+                            name = format!("{name}-{}", end.host.name);
+                        }
                         let place = Place::of(name, &end.host, &leases)?;
                         places.push(place.of_container(&known, end.inside, network.is_some()));
                     }

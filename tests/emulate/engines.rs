@@ -342,6 +342,22 @@ db
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let containers = [bridged.connect(2)?, bridged.connect(3)?];
+    let engines = Engines::new()?;
+    for (engine, container) in ["podman", "docker"].into_iter().zip(&containers) {
+        let pid = container.pid();
+        let knows_web = format!("case $1 in ps) echo web;; *) echo {pid};; esac");
+        engines.add(engine, &knows_web)?;
+    }
+    let line = "--label app=shop --delay 1ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    wan.await_line("link at web, web-veth3 of the containers with label app=shop")?;
+    wan.stop_links().map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
