@@ -73,9 +73,9 @@ pub(crate) struct EmulateArgs {
     links: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
-    /// State of the interfaces after farwire ends, for whatever reason
-    #[arg(long, value_name = "STATE", default_value = "cut")]
-    on_exit: OnExit,
+    /// State of the interfaces after farwire ends, for whatever reason [default: cut]
+    #[arg(long, value_name = "STATE")]
+    on_exit: Option<OnExit>,
     /// Restore the interfaces that an earlier farwire left changed, remove its bridge, and do nothing else
     #[arg(long, exclusive = true)]
     restore: bool,
@@ -143,13 +143,18 @@ impl EmulateArgs {
             said: format!("link {} <-> {}: {in_force}", names[0], names[1]),
             notes,
             live: vec![(THE_LINK.to_owned(), spec)],
-            on_exit: self.on_exit,
+            on_exit: self.on_exit.unwrap_or(OnExit::Cut),
         };
         self.stand(wanted, |_, mut summaries| summaries.remove(0))
     }
 
     /// Inserts a link at each interface of what runs already.
     fn emulate_attached(&self, target: &Target) -> Result<ExitCode, Failure> {
+        if matches!(self.on_exit, Some(OnExit::Cut | OnExit::Bridge)) {
+            return Err(Failure::bad_input(format!(
+                "--on-exit: the interfaces of {target} are always restored: write --on-exit restore, or leave it out"
+            )));
+        }
         let mut spec = self.link.to_spec().or_bad_input()?;
         link_conditions::resolve_hosts_and_containers(&mut spec).or_bad_input()?;
         let link = spec.to_link("box").or_bad_input()?;
@@ -235,7 +240,7 @@ impl EmulateArgs {
             said: format!("{number} from {}", file.display()),
             notes,
             live: live.collect(),
-            on_exit: self.on_exit,
+            on_exit: self.on_exit.unwrap_or(OnExit::Cut),
         };
         let threads = self.threads.count().of_links(links.len());
         self.stand(wanted, |ends, summaries| {

@@ -271,8 +271,8 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire exec --rate 10mbit --queue 50ms -- farwire measure tcp 10.77.0.2",
                 ),
                 (
-                    "Open a shell behind a mobile network",
-                    "farwire exec --profile mobile",
+                    "Open a shell that reaches this machine's network through a mobile network",
+                    "farwire exec --net host --profile mobile",
                 ),
                 (
                     "Download from a web server at the far end, with the download limited to 2 Mbit/s",

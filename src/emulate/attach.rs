@@ -93,11 +93,15 @@ impl Target {
                     };
                     ends.retain(|end| !has_place(end));
                     for end in ends {
-                        let name = if is_only {
+                        let mut name = if is_only {
                             container.clone()
                         } else {
                             format!("{container}-{}", end.inside)
                         };
+                        // Each engine may have a container of this name.
+                        if places.iter().any(|place| place.name == name) {
+                            name = format!("{name}-{}", end.host.name);
+                        }
                         let place = Place::of(name, &end.host, &leases)?;
                         places.push(place.of_container(&known, end.inside, network.is_some()));
                     }
@@ -168,6 +172,14 @@ fn ends_in(
              there is none; use a bridge network, or run the program with `farwire exec --net host`"
         )));
     }
+    let networks = target.networks();
+    let has_address = |end: &HostEnd| networks.iter().any(|of| of.mac == end.mac);
+    if !networks.is_empty() && !ends.iter().any(has_address) {
+        return Err(Failure::bad_input(format!(
+            "{target} has other hardware addresses here than its engine says: an engine on another machine, or in a \
+             virtual machine, does not know the processes of this one; run farwire there, or name a process with --pid"
+        )));
+    }
     let Some(network) = network else {
         return Ok(ends);
     };
@@ -175,7 +187,6 @@ fn ends_in(
         let chosen = ends.into_iter().filter(|end| end.inside == network);
         return Ok(chosen.collect());
     }
-    let networks = target.networks();
     let name_of = |end: &HostEnd| {
         let found = networks.iter().find(|of| of.mac == end.mac);
         found.map(|of| of.name.as_str())

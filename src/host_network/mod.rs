@@ -10,6 +10,7 @@ mod relay;
 mod resolver;
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::Command;
 use std::str::FromStr;
@@ -23,6 +24,7 @@ use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
 use netio::replaced_files::{self, ReplacedFile};
 use nix::unistd::geteuid;
+use socket2::{Domain, Protocol, Socket, Type};
 
 pub(crate) use self::gateway::run_gateway;
 pub(crate) use self::resolver::{HOST_NAME, is_on_loopback};
@@ -34,6 +36,7 @@ use self::resolver::{RESOLV_CONF, Resolver};
 use crate::notes::{note, warn};
 use crate::testbed::EmulatedBed;
 use instruments::failure::{Blame, Failure};
+use instruments::ping;
 
 /// A port of the command that is published on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +61,11 @@ pub(crate) struct HostNetwork {
     resolver: Option<Resolver>,
     probe: ResolverProbe,
     host_ports: BTreeSet<u16>,
+    /// Those of them on which a service of the host listens at ::1 alone.
+    on_v6_alone: BTreeSet<u16>,
     published: Vec<(TcpListener, Published)>,
+    /// The groups whose users may ping from this host, if this process has none of them.
+    ping_groups: Option<String>,
     /// True if user 0 of the host runs this process, whatever rights it has.
     is_root: bool,
 }
@@ -112,13 +119,25 @@ impl HostNetwork {
             anyhow::Ok((listener?, *published))
         });
         let published = published.collect::<Result<_>>().or_machine()?;
+        let host_ports: BTreeSet<u16> = host_ports.iter().copied().collect();
+        let on_v6_alone = on_v6_alone(&host_ports);
+        if let (false, Some(port)) = (families.v6, on_v6_alone.first()) {
+            warn(format_args!(
+                "--host-port {port}: the service of this host listens on ::1 alone, which needs a default route for IPv6: let it \
+                 listen on 127.0.0.1"
+            ));
+        }
+        // pasta pings with such a socket.
+        let can_ping = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::ICMPV4)).is_ok();
         Ok(Self {
             pasta,
             families,
             resolver,
             probe,
-            host_ports: host_ports.iter().copied().collect(),
+            host_ports,
+            on_v6_alone,
             published,
+            ping_groups: (!can_ping).then(ping::group_range),
             is_root: geteuid().is_root(),
             gateway: Gateway::prepare()?,
         })
@@ -151,8 +170,9 @@ impl HostNetwork {
         })?;
         let mut relays = Vec::new();
         if !self.host_ports.is_empty() {
-            let routes = routes_to_host(bed.client(), &self.host_ports, families)?;
-            relays.push(Relay::start(bed.client(), routes)?);
+            let client = bed.client();
+            let routes = routes_to_host(client, &self.host_ports, &self.on_v6_alone, families)?;
+            relays.push(Relay::start(client, routes)?);
         }
         let published = self.published.into_iter();
         let (on_localhost, on_address): (Vec<_>, Vec<_>) =
@@ -165,9 +185,23 @@ impl HostNetwork {
             }
         }
         note_families(families);
+        if let Some(groups) = &self.ping_groups {
+            note(format_args!(
+                "farwire: the command can ping only the far end, because net.ipv4.ping_group_range ({groups}) of this host has none \
+                 of your groups: as root, run `sysctl -w net.ipv4.ping_group_range=\"0 2147483647\"`"
+            ));
+        }
         let mut files = resolver::other_files(families)?;
         match resolver {
-            Some(resolver) => files.push(resolver.file()?),
+            Some(resolver) => {
+                if !resolver.is_reachable() {
+                    warn(format_args!(
+                        "the command reaches none of the resolvers in {RESOLV_CONF} of this host, so it cannot look up names: \
+                         name one there that is at 127.0.0.1, ::1 or an address of the network, or use addresses"
+                    ));
+                }
+                files.push(resolver.file()?);
+            }
             None => warn(format_args!(
                 "this host has no {RESOLV_CONF}, so the command cannot look up names"
             )),
@@ -248,15 +282,17 @@ impl FromStr for Published {
 fn routes_to_host(
     client: &NetNs,
     ports: &BTreeSet<u16>,
+    on_v6_alone: &BTreeSet<u16>,
     families: DefaultRoutes,
 ) -> Result<Vec<Route>> {
-    let host = if families.v4 {
-        IpAddr::from(HOST.v4)
-    } else {
-        HOST.v6.into()
-    };
     let mut routes = Vec::new();
     for port in ports {
+        let needs_v6 = families.v6 && on_v6_alone.contains(port);
+        let host = if families.v4 && !needs_v6 {
+            IpAddr::from(HOST.v4)
+        } else {
+            HOST.v6.into()
+        };
         let listen = |address: IpAddr| TcpListener::bind((address, *port));
         let v4 = client.run(|| listen(Ipv4Addr::LOCALHOST.into()))?;
         // A kernel without IPv6 has no such address.
@@ -270,6 +306,32 @@ fn routes_to_host(
         routes.extend(listeners.map(|from| Route { from, to }));
     }
     Ok(routes)
+}
+
+/// Returns those of `ports` on which a service of this host listens at ::1 alone.
+fn on_v6_alone(ports: &BTreeSet<u16>) -> BTreeSet<u16> {
+    let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    let tables = ["tcp", "tcp6"].map(|name| table(name).unwrap_or_default());
+    let ports = ports.iter().copied();
+    let alone = ports.filter(|port| is_on_v6_alone(tables.each_ref().map(String::as_str), *port));
+    alone.collect()
+}
+
+/// Returns true if `port` has a listener at ::1 and none at 127.0.0.1, by the texts of the tables `tcp` and `tcp6`. The columns of a
+/// row are a number, the local address with its port in hexadecimal, the remote address, and the state, which is 0A for a
+/// listener (include/net/tcp_states.h).
+fn is_on_v6_alone([tcp, tcp6]: [&str; 2], port: u16) -> bool {
+    let listens = |table: &str, address: &str| {
+        let local = format!("{address}:{port:04X}");
+        table.lines().skip(1).any(|row| {
+            let columns: Vec<&str> = row.split_whitespace().take(4).collect();
+            matches!(columns[..], [_, at, _, "0A"] if at == local)
+        })
+    };
+    let any_of_both = "0".repeat(32);
+    let is_on_v4 =
+        listens(tcp, "0100007F") || listens(tcp, "00000000") || listens(tcp6, &any_of_both);
+    listens(tcp6, "00000000000000000000000001000000") && !is_on_v4
 }
 
 /// Relays from a port of the host to a port of the command.
@@ -310,6 +372,25 @@ fn note_families(families: DefaultRoutes) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_that_listens_on_v6_alone_is_recognised() {
+        let table = |address: &str, state: &str| {
+            format!(
+                "  sl  local_address rem_address st\n   0: {address}:1F40 00000000:0000 {state} 00000000:00000000\n"
+            )
+        };
+        let v6 = "00000000000000000000000001000000";
+        let alone = |tcp: &str, tcp6: &str| is_on_v6_alone([tcp, tcp6], 8000);
+        assert!(alone("", &table(v6, "0A")));
+        assert!(!is_on_v6_alone(["", &table(v6, "0A")], 8001));
+        assert!(!alone("", &table(v6, "01")));
+        assert!(!alone("", &table(&"0".repeat(32), "0A")));
+        for v4 in ["0100007F", "00000000"] {
+            assert!(!alone(&table(v4, "0A"), &table(v6, "0A")), "{v4}");
+        }
+        assert!(!alone("", ""));
+    }
 
     #[test]
     fn a_published_port_is_on_the_loopback_unless_an_address_is_given() {

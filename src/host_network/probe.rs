@@ -36,14 +36,18 @@ impl ResolverProbe {
         }
     }
 
-    /// Returns the resolvers if none of them has answered, although they had the time to. Call it once, because it reads the
-    /// answers.
+    /// Returns the resolvers if none of them has answered, although they had the time to, or if all of them have refused. Call it
+    /// once, because it reads the answers.
     pub(super) fn silent(&self) -> Option<Vec<IpAddr>> {
-        let has_any = self.asked.iter().any(|(_, socket)| {
+        let heard = self.asked.iter().map(|(_, socket)| {
             let socket = socket.as_ref();
-            socket.is_some_and(has_answered)
+            socket.map_or(Some(false), has_answered)
         });
-        let is_silent = !has_any && !self.asked.is_empty() && self.since.elapsed() >= PATIENCE;
+        let heard: Vec<Option<bool>> = heard.collect();
+        let has_any = heard.contains(&Some(true));
+        let have_refused = heard.iter().all(|one| *one == Some(false));
+        let is_over = have_refused || self.since.elapsed() >= PATIENCE;
+        let is_silent = !has_any && !self.asked.is_empty() && is_over;
         is_silent.then(|| self.asked.iter().map(|(resolver, _)| *resolver).collect())
     }
 }
@@ -62,11 +66,21 @@ fn ask(resolver: IpAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn has_answered(socket: &UdpSocket) -> bool {
+/// Returns whether a resolver has answered; false if it has refused, and `None` if nothing has come from it.
+fn has_answered(socket: &UdpSocket) -> Option<bool> {
     let mut answer = [0; 512];
-    // The refusals of both queries by ICMP would come as errors.
-    (0..2 * QUERIES).any(|_| match socket.recv(&mut answer) {
-        Ok(length) => length >= HEADER && answer[..2] == QUERY[..2] && answer[2] & IS_ANSWER != 0,
-        Err(_) => false,
-    })
+    let mut heard = None;
+    // The refusals of both queries by ICMP come as errors.
+    for _ in 0..2 * QUERIES {
+        match socket.recv(&mut answer) {
+            Ok(length) => {
+                if length >= HEADER && answer[..2] == QUERY[..2] && answer[2] & IS_ANSWER != 0 {
+                    return Some(true);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(_) => heard = Some(false),
+        }
+    }
+    heard
 }

@@ -71,9 +71,8 @@ impl Resolver {
                 continue;
             };
             servers.push(server);
-            if let Some(host) = at_host(server) {
-                let _ = writeln!(text, "nameserver {host}");
-            } else if !server.is_loopback() && has_family(families, server) {
+            let server = at_host(server).unwrap_or(server);
+            if !server.is_loopback() && has_family(families, server) {
                 let _ = writeln!(text, "nameserver {server}");
             }
         }
@@ -88,6 +87,11 @@ impl Resolver {
     /// Returns the addresses of the host's resolvers, as the host itself uses them.
     pub(super) fn servers(&self) -> &[IpAddr] {
         &self.servers
+    }
+
+    /// Returns true if the command reaches at least one of the resolvers.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.text.lines().any(|line| server_of(line).is_some())
     }
 
     /// Returns the resolv.conf that the command sees instead of the host's.
@@ -192,6 +196,21 @@ mod tests {
         let two = "nameserver 2001:db8::1\nnameserver 192.0.2.7\nnameserver fe80::1%eth0\n";
         assert_eq!(for_command(two, V4), "nameserver 192.0.2.7\n");
         assert_eq!(for_command("", V4), "nameserver 10.77.255.1\n");
+    }
+
+    #[test]
+    fn a_resolver_that_the_command_does_not_reach_is_left_out() {
+        let resolver = Resolver::for_command("nameserver 192.0.2.7\nnameserver ::1\n", V4);
+        assert_eq!(resolver.text, "nameserver 192.0.2.7\n");
+        assert!(resolver.is_reachable());
+        for alone in [
+            "nameserver 127.0.1.1\n",
+            "nameserver ::1\n",
+            "nameserver fe80::1%eth0\n",
+        ] {
+            let resolver = Resolver::for_command(alone, V4);
+            assert!(!resolver.is_reachable(), "{alone}: {resolver:?}");
+        }
     }
 
     #[test]

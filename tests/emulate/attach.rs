@@ -304,7 +304,7 @@ fn a_killed_emulator_leaves_the_network_as_it_was() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
     let state = bridged.state()?;
-    let line = format!("--pid {} --loss 100%", own.pid());
+    let line = format!("--pid {} --loss 100% --on-exit restore", own.pid());
     let mut wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
     ensure!(bridged.state()? != state, "nothing was inserted");
     wan.end_by(Signal::SIGKILL)?;
@@ -410,6 +410,7 @@ fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<
     ip(&bridged.host, "link set veth2 master br0")?;
     bridged.refused(&format!("{pid} --network eth9"), 2, "it has eth0")?;
     bridged.refused("--pid 0", 2, "--pid 0")?;
+    bridged.refused(&format!("{pid} --on-exit cut"), 2, "are always restored")?;
     bridged.refused("--netns /no/such/file", 2, "/no/such/file")?;
     let other = NetNs::create()?;
     let mut sleep = Command::new("sleep");

@@ -342,6 +342,22 @@ db
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let containers = [bridged.connect(2)?, bridged.connect(3)?];
+    let engines = Engines::new()?;
+    for (engine, container) in ["podman", "docker"].into_iter().zip(&containers) {
+        let pid = container.pid();
+        let knows_web = format!("case $1 in ps) echo web;; *) echo {pid};; esac");
+        engines.add(engine, &knows_web)?;
+    }
+    let line = "--label app=shop --delay 1ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    wan.await_line("link at web, web-veth3 of the containers with label app=shop")?;
+    wan.stop_links().map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
@@ -371,6 +387,32 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
     let refused = run_in(&bridged.host, &mut emulate)?;
     let words = "has no interface or network back; it has eth0 (front)";
     ends_with(&refused, 2, words).map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_process_here_is_not_taken_for_the_container_of_an_engine_elsewhere() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let engines = Engines::new()?;
+    let knows_another = format!(
+        r#"
+        case "$*" in
+            "ps "*) echo web;;
+            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '/web {{"front": {{"MacAddress": "02:00:00:00:00:09"}}}}';;
+            *" -- web") echo {};;
+        esac"#,
+        own.pid()
+    );
+    engines.add("docker", &knows_another)?;
+    let state = bridged.state()?;
+    for line in ["--container web", "--label app=shop"] {
+        let mut emulate = engines.farwire();
+        emulate.arg("emulate").args(line.split(' '));
+        let refused = run_in(&bridged.host, &mut emulate)?;
+        ends_with(&refused, 2, "has other hardware addresses here")?;
+    }
+    ensure!(bridged.state()? == state, "something is left behind");
+    Ok(())
 }
 
 #[test_support::test(

@@ -1,4 +1,4 @@
-//! Chromium with its sandbox on the host's network behind a link, as an ordinary user runs it.
+//! Chromium with its sandbox, and Firefox, on the host's network behind a link, as an ordinary user runs them.
 
 use std::fs;
 use std::path::Path;
@@ -74,6 +74,51 @@ fn chromium_in_its_sandbox_loads_pages_through_a_link_that_is_changed_meanwhile(
         server.kill()?;
         server.wait()?;
     }
+    tried?
+}
+
+/// The greatest error of a difference of two times of a page in Firefox, in ms: each is rounded to 1 ms, and varied within that
+/// (its preferences `privacy.reduceTimerPrecision` and `privacy.resistFingerprinting.reduceTimerPrecision.jitter`).
+const FIREFOX_RESOLUTION_MS: f64 = 2.0;
+
+#[test_support::test(
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("python3"),
+    Tool("firefox"),
+    Tool("geckodriver")
+)]
+fn firefox_loads_a_page_through_a_link_that_is_changed_meanwhile() -> Result<()> {
+    let host = Host::start(false)?;
+    let pages = tempfile::tempdir()?;
+    fs::write(pages.path().join("page.html"), "<title>shop</title>")?;
+    let (mut server, port) = serve_folder(host.own(), "127.0.0.1", pages.path())?;
+    let url = format!("http://host.farwire.internal:{port}/page.html");
+    let directory = tempfile::tempdir()?;
+    let at = format!("unix:{}", directory.path().join("socket").display());
+    let tried = host.own().run(|| -> Result<()> {
+        let mut driver = farwire_of_user_1001(directory.path())?;
+        driver.args(["exec", "--net", "host", "-p", "4444:localhost:4444"]);
+        driver.args(["--delay", "20ms", "--listen", &at, "--", "geckodriver"]);
+        let browser = Browser::firefox(driver)?;
+        for (delay, least_ms) in [("20ms", 40.0), ("60ms", 120.0)] {
+            succeeds(farwire().args(["set", "link", "--at", &at, "--delay", delay]))?;
+            // Another address, so that no cache answers.
+            browser.open(&format!("{url}?{delay}"))?;
+            let found = browser.run(TITLE_AND_ROUND_TRIP)?;
+            let took = found[1].as_f64().context("no time")?;
+            ensure!(
+                found[0] == "shop" && took >= least_ms - FIREFOX_RESOLUTION_MS,
+                "with a delay of {delay}: {found}"
+            );
+        }
+        browser.end()
+    });
+    server.kill()?;
+    server.wait()?;
     tried?
 }
 

@@ -73,6 +73,18 @@ fn pings_of_another_machine_are_counted_by_the_link_and_its_loss_is_that_of_ping
     )
 }
 
+#[test_support::test(HostNetwork, Root)]
+fn a_host_that_allows_no_pings_says_so_at_the_start() -> Result<()> {
+    let host = Host::start(false)?;
+    let words = "the command can ping only the far end";
+    let said = stderr(&process::succeeded(exec(&host, &[], "true")?)?);
+    ensure!(!said.contains(words), "{said}");
+    host.own()
+        .write_sysctl("net/ipv4/ping_group_range", "1 0")?;
+    let said = stderr(&process::succeeded(exec(&host, &[], "true")?)?);
+    has(&said, words)
+}
+
 #[test_support::test(HostNetwork, Tool("curl"))]
 fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Result<()> {
     let host = Host::start(false)?;
@@ -92,6 +104,20 @@ fn a_port_of_the_host_is_at_the_commands_localhost_and_crosses_the_link() -> Res
     let summary: Summary = serde_json::from_str(&summary.collect::<String>())?;
     ensure!(summary.up.delivered >= 6, "{summary:?}");
     Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("curl"))]
+fn a_service_of_the_host_that_listens_on_v6_alone_is_relayed_where_the_host_has_ipv6() -> Result<()>
+{
+    let host = Host::start(true)?;
+    let port = serve_text(host.own(), "::1", "near6 ")?.to_string();
+    let line = format!("curl -sS --max-time 60 http://127.0.0.1:{port}/");
+    let output = exec(&host, &["--host-port", port.as_str()], &line)?;
+    has(&stdout(&process::succeeded(output)?), "near6 ")?;
+    let without = Host::start(false)?;
+    let port = serve_text(without.own(), "::1", "near6 ")?.to_string();
+    let output = exec(&without, &["--host-port", port.as_str()], "true")?;
+    has(&stderr(&output), "listens on ::1 alone")
 }
 
 #[test_support::test(HostNetwork, Tool("git"), Tool("python3"), PythonTool("bin/pip"))]
@@ -179,7 +205,7 @@ fn names_are_looked_up_through_the_link_also_at_a_resolver_of_the_loopback() -> 
 #[test_support::test(HostNetwork, Tool("getent"))]
 fn a_resolver_that_does_not_answer_is_named_when_the_command_fails() -> Result<()> {
     let host = Host::start(false)?;
-    let _silent = host.own().run(|| UdpSocket::bind("127.0.0.1:53"))??;
+    let silent = host.own().run(|| UdpSocket::bind("127.0.0.1:53"))??;
     let run = |line: &str| -> Result<Output> {
         let mut command = farwire_unprivileged()?;
         command.args(["exec", "--net", "host", "--", "sh", "-c", line]);
@@ -192,7 +218,9 @@ fn a_resolver_that_does_not_answer_is_named_when_the_command_fails() -> Result<(
     ends_with(&run("getent ahostsv4 page.example")?, 2, words)?;
     let unneeded = stderr(&process::succeeded(run("true")?)?);
     ensure!(!unneeded.contains(words), "{unneeded}");
-    Ok(())
+    // Where nothing listens, the refusal comes immediately, as the failure of the command does.
+    drop(silent);
+    ends_with(&run("exit 7")?, 7, words).map(drop)
 }
 
 #[test_support::test(HostNetwork, Tool("ping"))]
@@ -310,7 +338,7 @@ fn when_pasta_dies_the_command_ends_and_when_farwire_dies_pasta_does() -> Result
     })
 }
 
-#[test_support::test(Namespaces, Tool("ping"))]
+#[test_support::test(Namespaces, Tool("ping"), Tool("getent"))]
 fn without_it_a_command_that_needs_more_than_the_far_end_is_told_of_it() -> Result<()> {
     let plain = |address: &str| -> Result<String> {
         let mut command = process::farwire();
@@ -320,7 +348,15 @@ fn without_it_a_command_that_needs_more_than_the_far_end_is_told_of_it() -> Resu
     has(&plain("192.0.2.2")?, "`farwire exec --net host`")?;
     let said = plain("10.77.0.2")?;
     ensure!(!said.contains("--net host"), "{said}");
-    Ok(())
+    let mut lookup = process::farwire();
+    lookup.args(["exec", "--", "getent", "ahostsv4", "page.example"]);
+    let file = ReplacedFile::new(Path::new("/etc/resolv.conf"), "nameserver 127.0.0.1\n")?;
+    replace_files(&mut lookup, vec![file]);
+    let said = stderr(&process::run(&mut lookup)?);
+    has(
+        &said,
+        "tried to look up names, but there is no resolver: with `farwire exec --net host`",
+    )
 }
 
 /// Nobody shapes this path, which sockets of the host carry. The budget does not reach its rate.

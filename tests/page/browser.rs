@@ -1,4 +1,4 @@
-//! Chromium, driven through chromedriver by the WebDriver protocol (W3C, "WebDriver", 2018).
+//! Chromium and Firefox, driven through chromedriver and geckodriver by the WebDriver protocol (W3C, "WebDriver", 2018).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -39,14 +39,26 @@ impl Browser {
         Self::by(driver, downloads, &arguments)
     }
 
-    /// Starts a driver, which prints its port on the loopback, and a browser with these further arguments.
-    pub(crate) fn by(mut command: Command, downloads: &Path, arguments: &[&str]) -> Result<Self> {
+    /// Starts a chromedriver, which prints its port on the loopback, and a browser with these further arguments.
+    pub(crate) fn by(command: Command, downloads: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::with(command, &capabilities(downloads, arguments))
+    }
+
+    /// Starts a geckodriver, which prints its port on the loopback, and Firefox.
+    pub(crate) fn firefox(command: Command) -> Result<Self> {
+        let options = json!({ "args": ["-headless"] });
+        let wanted =
+            json!({ "capabilities": { "alwaysMatch": { "moz:firefoxOptions": options } } });
+        Self::with(command, &wanted)
+    }
+
+    fn with(mut command: Command, capabilities: &Value) -> Result<Self> {
         let mut driver = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("chromedriver")?;
+            .context("the driver of a browser")?;
         let port = port_of(&mut driver)?;
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -56,7 +68,7 @@ impl Browser {
             agent: config.build().into(),
             session: format!("http://127.0.0.1:{port}/session"),
         };
-        let answer = browser.post("", &capabilities(downloads, arguments))?;
+        let answer = browser.post("", capabilities)?;
         let id = answer["sessionId"].as_str().context("no session")?;
         browser.session = format!("{}/{id}", browser.session);
         Ok(browser)
@@ -155,7 +167,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // This also ends Chromium. It fails if the driver has ended already.
+        // This also ends the browser. It fails if the driver has ended already.
         let _ = self.agent.delete(&self.session).call();
         let _ = self.driver.kill();
         let _ = self.driver.wait();
@@ -167,12 +179,13 @@ fn port_of(driver: &mut Child) -> Result<u16> {
     let stdout = driver.stdout.take().context("no output")?;
     for line in BufReader::new(stdout).lines() {
         let line = line?;
-        let port = line.strip_prefix("ChromeDriver was started successfully on port ");
-        if let Some(port) = port {
+        let of_chromium = line.strip_prefix("ChromeDriver was started successfully on port ");
+        let of_firefox = line.split_once("Listening on 127.0.0.1:");
+        if let Some(port) = of_chromium.or(of_firefox.map(|(_, port)| port)) {
             return Ok(port.trim_end_matches('.').parse()?);
         }
     }
-    anyhow::bail!("chromedriver ended before it listened")
+    anyhow::bail!("the driver of a browser ended before it listened")
 }
 
 /// A headless Chromium that contacts nothing by itself, with these further arguments.

@@ -15,7 +15,7 @@ const SERVICE: &str = "com.docker.compose.service";
 
 /// The options that name something with its own network.
 #[derive(Args, Clone, Debug)]
-#[command(group = ArgGroup::new("target").conflicts_with_all(["a", "b", "links", "on_exit"]))]
+#[command(group = ArgGroup::new("target").conflicts_with_all(["a", "b", "links"]))]
 pub(crate) struct TargetArgs {
     /// Insert the link at the network of this process, whose veth pair must end at a bridge
     #[arg(long, value_name = "PID", group = "target", help_heading = HEADING)]

@@ -108,7 +108,9 @@ pub enum PutBackOutcome {
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// A running process holds it.
-    #[error("another farwire already uses interface {interface}{holder}")]
+    #[error(
+        "another farwire already uses interface {interface}{holder}: change its link with `farwire set`, or end it first"
+    )]
     InUse {
         /// The interface.
         interface: String,

@@ -113,7 +113,9 @@ fn an_interface_cannot_be_leased_twice() {
     let pid = std::process::id();
     assert_eq!(
         error,
-        format!("another farwire already uses interface wan (pid {pid})")
+        format!(
+            "another farwire already uses interface wan (pid {pid}): change its link with `farwire set`, or end it first"
+        )
     );
 }
 
