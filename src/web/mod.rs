@@ -28,12 +28,14 @@ mod records;
 mod run;
 pub(crate) mod tls;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
+use netio::heap;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use self::access::Access;
@@ -54,6 +56,9 @@ const LINGER: Duration = Duration::from_millis(50);
 /// The time that captures may take to end: 0.2 s until the packet path notices it, and the time to
 /// send the rest.
 const CAPTURES_END: Duration = Duration::from_millis(600);
+
+/// The time between two returns of free memory to the kernel.
+const TIDIED_EVERY: Duration = Duration::from_secs(5);
 
 /// The largest number of changes whose conditions are checked simultaneously.
 const MOST_CHANGING: usize = 2;
@@ -149,6 +154,7 @@ impl WebServer {
                     tokio::select! {
                         served = connections::serve(listening, router) => served,
                         _ = linger(stopped, captures) => Ok(()),
+                        never = tidy() => match never {},
                     }
                 });
                 if let Err(error) = served {
@@ -162,6 +168,16 @@ impl WebServer {
             stop: Some(stop),
             _keeper: keeper,
         })
+    }
+}
+
+/// Returns free memory to the kernel again and again. Changes that the history keeps lie between the memory of requests that have ended, and
+/// would hold it for hours.
+async fn tidy() -> Infallible {
+    loop {
+        tokio::time::sleep(TIDIED_EVERY).await;
+        // It fails only while the runtime ends.
+        let _ = tokio::task::spawn_blocking(heap::give_back_free_pages).await;
     }
 }
 
