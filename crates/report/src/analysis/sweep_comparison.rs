@@ -87,7 +87,8 @@ fn questions_by<'a>(
     Ok(names.into_iter().map(question).collect())
 }
 
-/// Returns the figures to compare: those that the plan names, or else the first main figure of each instrument.
+/// Returns the figures to compare: those that the plan names, or else the first main figure of each instrument. They are in the
+/// plan's order of figures and instruments, so that the first answer is about what the scenario is about.
 fn figures(analysis: &Analysis<'_>, pairs: &[CasePair<'_>]) -> Vec<FigureName> {
     let places: BTreeSet<usize> = pairs.iter().flat_map(|pair| pair.cases).collect();
     let cases: Vec<&CaseFigures<'_>> = places.iter().map(|at| &analysis.cases[*at]).collect();
@@ -109,11 +110,20 @@ fn figures(analysis: &Analysis<'_>, pairs: &[CasePair<'_>]) -> Vec<FigureName> {
         [] => is_main(name),
         _ => asked.iter().any(|asked| name.is_of(asked)),
     };
-    known
+    let place = |name: &FigureName| {
+        let in_plan = asked.iter().position(|asked| name.is_of(asked));
+        let instrument = instruments
+            .iter()
+            .position(|one| one.name == name.instrument);
+        (in_plan, instrument)
+    };
+    let mut names: Vec<FigureName> = known
         .iter()
         .filter(wanted)
         .map(|name| (*name).clone())
-        .collect()
+        .collect();
+    names.sort_by_key(place);
+    names
 }
 
 fn pairs<'a>(
@@ -384,5 +394,12 @@ pub(crate) mod tests {
             let contrast = pair.outcome.as_ref().unwrap();
             assert_eq!(contrast.scale, ContrastScale::Difference);
         }
+        record.head.plan.compare.of.reverse();
+        let reversed = compare(&record).all;
+        let metrics =
+            |all: &[FieldComparison]| all.iter().map(|one| one.figure.metric).collect::<Vec<_>>();
+        let in_plan = [Metric::LostPercent, Metric::RetransmittedPackets];
+        assert_eq!(metrics(&comparisons), in_plan);
+        assert_eq!(metrics(&reversed), [in_plan[1], in_plan[0]]);
     }
 }
