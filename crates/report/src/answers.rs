@@ -156,15 +156,15 @@ impl<'a> Answer<'a> {
         // Of equally many differences, the first pair of values counts.
         all.sort_by_key(|(count, ..)| Reverse(*count));
         let (first, others) = all.split_first()?;
-        let values = |is_wanted: fn(usize) -> bool| {
+        let values = |is_wanted: fn(usize) -> bool, word: &str| {
             let wanted = others.iter().filter(|(count, ..)| is_wanted(*count));
-            between(&wanted.map(|(_, pair, _)| *pair).collect::<Vec<_>>())
+            between(&wanted.map(|(_, pair, _)| *pair).collect::<Vec<_>>(), word)
         };
         let mut clauses = vec![first.2.clone()];
-        if let Some(values) = values(|count| count > 0) {
+        if let Some(values) = values(|count| count > 0, "and") {
             clauses.push(format!("differences were also found between {values}"));
         }
-        if let Some(values) = values(|count| count == 0) {
+        if let Some(values) = values(|count| count == 0, "or") {
             clauses.push(format!("none was found between {values}"));
         }
         Some(clauses.join("; "))
@@ -459,14 +459,17 @@ pub(super) fn names(pair: &ComparedPair) -> String {
 }
 
 /// Lists pairs of values, or their number if there are many: "bbr and cubic, or bbr and reno"; `None` without any.
-fn between(pairs: &[&ComparedPair]) -> Option<String> {
+fn between(pairs: &[&ComparedPair], word: &str) -> Option<String> {
     let values = |pair: &&ComparedPair| {
         let [base, value] = &pair.values;
         format!("{} and {}", value.full, base.full)
     };
     match pairs.len() {
         0 => None,
-        1..=MOST_LISTED => Some(pairs.iter().map(values).collect::<Vec<_>>().join(", or ")),
+        1..=MOST_LISTED => {
+            let values: Vec<String> = pairs.iter().map(values).collect();
+            Some(values.join(&format!(", {word} between ")))
+        }
         count => Some(format!("the values of {}", counted(count, "other pair"))),
     }
 }
@@ -602,6 +605,14 @@ mod tests {
         let start = "bbr carries ";
         assert!(short.starts_with(start), "{short}");
         let end = "; differences were also found between bbr and reno; none was found between reno and cubic";
+        assert!(short.ends_with(end), "{short}");
+        let all_differ = compare(&sweep(5, 0.01, 1, |[.., control]| match control {
+            "bbr" => 2.0,
+            "reno" => 0.5,
+            _ => 1.0,
+        }));
+        let short = answers(&all_differ.all)[0].in_short().unwrap();
+        let end = "; differences were also found between bbr and cubic, and between bbr and reno";
         assert!(short.ends_with(end), "{short}");
         let few = sweep(3, 0.05, 1, |_| 1.0);
         assert!(answers(&compare(&few).all)[0].in_short().is_none());

@@ -455,10 +455,9 @@ impl HeatMap {
             px(bottom + 2.0 * LINE + 2.0),
             escaped(&fitted(&self.fields[0], (WIDTH - left - GAP) / BOLD))
         );
-        let strongest = pairs
-            .iter()
-            .filter_map(|pair| strength(pair))
-            .fold(0.0, f64::max);
+        // Colours of all maps of an answer are comparable.
+        let all = answer.comparison.pairs.iter();
+        let strongest = all.filter_map(strength).fold(0.0, f64::max);
         for (row, up) in up.iter().enumerate() {
             let top = LINE + CELL * row as f64;
             let _ = write!(
@@ -614,6 +613,19 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text} in {svg}");
         }
+    }
+
+    #[test]
+    fn the_heat_maps_of_an_answer_have_one_scale_of_colours() {
+        let all = of(&sweep(5, 0.01, 1, |[.., control]| match control {
+            "bbr" => 2.0,
+            "reno" => 0.5,
+            _ => 1.0,
+        }));
+        let has_strongest = |one: &&Drawing| one.svg.contains("fill-opacity=\"0.50\"");
+        let strongest = all.iter().filter(has_strongest);
+        let captions: Vec<&str> = strongest.map(|one| one.caption.as_str()).collect();
+        assert_eq!(captions, ["goodput: bbr / reno"]);
     }
 
     #[test]

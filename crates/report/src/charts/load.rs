@@ -12,7 +12,7 @@ use crate::case_labels::CaseLabels;
 use crate::distinct;
 use record::plan::{Case, PlannedInstrument};
 use record::quantity::{number, scale_for};
-use record::{Direction, Measured, Metric, Run};
+use record::{Direction, Measured, Measurement, Metric, Run, Statistic};
 use stats::order_statistics;
 
 /// Fewest runs of a drawing.
@@ -63,7 +63,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
         .flat_map(|(names, runs)| of_group(names, runs, &labels, &axes));
     ChartQuestion {
         heading: "Round-trip time and load",
-        note: "A mark is a run: the mean rate over the time of the transfer, and the median of the round trips meanwhile. Where \
+        note: "A mark is a run: its mean rate, and the median of the round trips during the transfer. Where \
                round trips grow and the rate does not, packets wait in a queue."
             .to_owned(),
         drawings: drawings.collect(),
@@ -95,7 +95,8 @@ impl<'a> LoadedRun<'a> {
                     continue;
                 };
                 let bits: f64 = intervals.iter().map(|(.., bits)| bits).sum();
-                let rate = bits / (last.1 - first.0);
+                let rate = stated(&measured.measurement, series.quantity(), way)
+                    .unwrap_or(bits / (last.1 - first.0));
                 let way = way.or(instrument.profile.direction);
                 time = [
                     time[0].min(first.0 + start_s),
@@ -133,6 +134,22 @@ impl<'a> LoadedRun<'a> {
             is_of_tcp: of_probes.is_none(),
         })
     }
+}
+
+/// Returns the mean rate of a direction that an instrument states; `None` if it states none, or several. The intervals of a
+/// sender lack what was not yet acknowledged at the end.
+fn stated(
+    measurement: &Measurement,
+    quantity: RateQuantity,
+    way: Option<Direction>,
+) -> Option<f64> {
+    let wanted = (quantity.metric(), Statistic::Mean, way);
+    let mut own = measurement
+        .figures
+        .iter()
+        .filter(|figure| (figure.metric, figure.statistic, figure.direction) == wanted);
+    let figure = own.next()?;
+    own.next().is_none().then_some(figure.value)
 }
 
 /// Draws the runs of one group; none if there are only a few. Runs with another quantity or source of round trips than
@@ -278,6 +295,20 @@ mod tests {
         assert!(!svg.contains("1000"), "{svg}");
         assert!(!svg.contains("<polyline"), "{svg}");
         assert_eq!(geometry::overlaps(svg), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_load_is_the_mean_rate_that_the_instrument_states() {
+        let mut record = loaded();
+        for run in &mut record.runs {
+            let figures = &mut run.measurements[1].measurement.figures;
+            let goodput = figures
+                .iter_mut()
+                .find(|one| one.metric == Metric::GoodputBitPerS);
+            goodput.unwrap().value = 20e6;
+        }
+        let svg = &question(&Analysis::of(&record)).drawings[0].svg;
+        assert!(svg.contains("base, run 1: 20.00 Mbit/s, 10.00 ms"), "{svg}");
     }
 
     #[test]
