@@ -22,7 +22,7 @@ packets = polars.read_parquet(file)
 up = packets.filter((polars.col("direction") == "up") & (polars.col("verdict") == "delivered"))
 print(up.height, up["bytes"].sum())
 up = "direction = 'up' AND verdict = 'delivered'"
-print(*duckdb.sql(f"SELECT count(*), sum(bytes) FROM read_parquet('{file}') WHERE {up}").fetchone())
+print(*duckdb.sql(f"SELECT count(*), sum(bytes) FROM read_parquet('{file}') WHERE {up}").fetchall()[0])
 "#;
 
 /// The rows, as maps from column to value.

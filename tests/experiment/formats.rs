@@ -25,7 +25,7 @@ for name, numbers in parquet.select_dtypes("number").items():
 lines, rows = polars.read_csv(text, infer_schema_length=None), polars.read_parquet(binary)
 assert lines.columns == rows.columns == list(csv.columns), (lines.columns, rows.columns)
 tables = f"read_csv('{text}', header = true)", f"read_parquet('{binary}')"
-in_duckdb = [duckdb.sql(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
+in_duckdb = [duckdb.sql(f"SELECT count(*) FROM {table}").fetchall()[0][0] for table in tables]
 print(len(csv), len(parquet), lines.height, rows.height, *in_duckdb)
 "#;
 
@@ -40,7 +40,7 @@ figures = polars.read_ndjson(file, infer_schema_length=None)
 times = figures.filter(polars.col("valid") & (polars.col("metric") == "rtt_ms"))["value"]
 print(figures.height, len(times), times.sum())
 wanted = "FILTER (WHERE valid AND metric = 'rtt_ms')"
-print(*duckdb.sql(f"SELECT count(*), count(*) {wanted}, sum(value) {wanted} FROM read_json('{file}')").fetchone())
+print(*duckdb.sql(f"SELECT count(*), count(*) {wanted}, sum(value) {wanted} FROM read_json('{file}')").fetchall()[0])
 "#;
 
 /// Reads a document as CommonMark with GitHub's tables, and prints the number of tables. Every row has the cells of its

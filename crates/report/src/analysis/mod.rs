@@ -61,7 +61,7 @@ pub struct Analysis<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct CaseFigures<'a> {
     pub(crate) case: &'a Case,
-    /// How sentences and tables name the case ([`CaseLabels::words`]).
+    /// The words by which sentences and tables name the case ([`CaseLabels::words`]).
     words: String,
     /// The runs that count, which are the last attempts of each repeat, unless the machine spoilt those, too.
     pub(crate) runs: Vec<&'a Run>,
