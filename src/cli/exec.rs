@@ -188,6 +188,7 @@ impl ExecArgs {
             Some(_) if matches!(code, Ok(0)) => None,
             Some(joined) => joined.silent_resolvers(),
         };
+        let is_joined = joined.is_some();
         drop((screen, far, live, joined));
         // A terminal that is gone does not change the exit code of the command.
         if let Some(Err(error)) = output.map(|output| output.print()) {
@@ -203,7 +204,9 @@ impl ExecArgs {
         let mut links = links.into_iter();
         let mut summary = links.next().context("the test bed has no link")?;
         note(format_args!("farwire: {summary}"));
-        summary.notes = judged.into_iter().flatten().collect();
+        let repeated = is_joined.then(|| host_network::repeated_downloads(&summary.down));
+        let judged = judged.into_iter().chain([repeated.flatten()]);
+        summary.notes = judged.flatten().collect();
         for cause in &summary.notes {
             note(format_args!("farwire: {cause}"));
         }

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use model::DropCause;
 use netio::bed::{BedConfig, BedError, CLIENT, HOST};
 use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
@@ -37,6 +38,7 @@ use crate::notes::{note, warn};
 use crate::testbed::EmulatedBed;
 use instruments::failure::{Blame, Failure};
 use instruments::ping;
+use record::summary::DirectionSummary;
 
 /// A port of the command that is published on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,19 @@ pub(crate) struct JoinedHost {
     gateway: Gateway,
     #[expect(dead_code, reason = "dropping them ends the relays")]
     relays: Vec<Relay>,
+}
+
+/// Returns a warning if a full queue dropped most packets towards the command. pasta sends a download without congestion
+/// control, and sends all that is on its way again when a packet is missing.
+pub(crate) fn repeated_downloads(down: &DirectionSummary) -> Option<String> {
+    let dropped = *down.dropped.get(DropCause::QueueFull.name())?;
+    (dropped > down.delivered).then(|| {
+        format!(
+            "a full queue dropped {dropped} of {} packets down: pasta sends a download again and again while packets are \
+             missing; give the queue room for a whole window, as with --down-queue 4MiB",
+            down.packets
+        )
+    })
 }
 
 /// Returns the path and the version of pasta, if it can connect a command to the host's network. Call it before this process

@@ -120,6 +120,28 @@ fn a_service_of_the_host_that_listens_on_v6_alone_is_relayed_where_the_host_has_
     has(&stderr(&output), "listens on ::1 alone")
 }
 
+#[test_support::test(HostNetwork, Tool("curl"), Tool("python3"))]
+fn a_download_over_a_short_queue_says_why_it_is_slow_and_a_long_queue_helps() -> Result<()> {
+    let host = Host::start(false)?;
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("large"), vec![0; 1_500_000])?;
+    let (mut server, port) = serve_folder(host.own(), "127.0.0.1", folder.path())?;
+    let advice = "--down-queue 4MiB";
+    for (options, seconds, is_advised) in [
+        (&["--down-rate", "5mbit"][..], 3, true),
+        (&["--down-rate", "5mbit", "--down-queue", "4MiB"], 60, false),
+    ] {
+        let line = format!(
+            "curl -4 -sS --max-time {seconds} http://host.farwire.internal:{port}/large | wc -c"
+        );
+        let output = exec(&host, options, &line)?;
+        let (said, fetched) = (stderr(&output), stdout(&output));
+        ensure!(said.contains(advice) == is_advised, "{options:?}: {said}");
+        ensure!(is_advised || fetched.trim() == "1500000", "{fetched}{said}");
+    }
+    end(&mut server, Signal::SIGKILL)
+}
+
 #[test_support::test(HostNetwork, Tool("git"), Tool("python3"), PythonTool("bin/pip"))]
 fn git_and_pip_fetch_from_a_server_of_the_host_through_the_link() -> Result<()> {
     let host = Host::start(false)?;
