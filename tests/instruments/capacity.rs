@@ -101,6 +101,29 @@ fn a_server_that_vanishes_before_the_activation_is_given_up() -> Result<()> {
 }
 
 #[test_support::test(serial)]
+fn a_null_request_is_no_answer_to_the_activation() -> Result<()> {
+    let null_request = |_: &UdpSocket, request: &[u8]| {
+        let test = UdpSocket::bind("127.0.0.1:0").ok()?;
+        test.set_read_timeout(Some(IMPOSTOR_TIMEOUT)).ok()?;
+        let port = test.local_addr().ok()?.port();
+        thread::spawn(move || -> Option<()> {
+            let (_, client) = test.recv_from(&mut [0; 256]).ok()?;
+            let mut request = [0; 48];
+            request[..5].copy_from_slice(&[0xde, 0xad, 0, 20, 1]);
+            test.send_to(&request, client).ok()?;
+            // The socket stays open, so that the client's next requests are not refused.
+            thread::sleep(IMPOSTOR_TIMEOUT);
+            Some(())
+        });
+        Some(answered(request, 1, port))
+    };
+    against(
+        null_request,
+        "does not answer the activation request within 3 s: no UDP Speed Test server answers",
+    )
+}
+
+#[test_support::test(serial)]
 fn a_server_that_vanishes_during_the_test_is_given_up() -> Result<()> {
     against(
         sends_load(&[(1, 1222)]),

@@ -17,7 +17,7 @@ use super::search::RateControl;
 use super::session::TestSession;
 use super::wire::{
     Activation, ActivationAnswer, LONGEST_MESSAGE, LoadHeader, MalformedMessage, SendingRate,
-    Setup, SetupAnswer, Sizes, TestParameters, Version,
+    Setup, SetupAnswer, Sizes, TestParameters, Version, is_null_request,
 };
 use crate::Session;
 use crate::endpoint;
@@ -235,7 +235,11 @@ impl TestRequest<'_> {
                 peeked => self.explained(peeked)?,
             };
             let datagram = &buffer[..length];
-            let found = read(datagram);
+            // A null request comes shortly before or after the answer to the setup, and is no answer.
+            let found = match is_null_request(datagram) {
+                true => Ok(None),
+                false => read(datagram),
+            };
             if LoadHeader::decode(datagram).is_err() || !matches!(found, Ok(Some(_))) {
                 self.explained(self.socket.recv(&mut buffer))?;
             }
@@ -254,7 +258,7 @@ impl TestRequest<'_> {
             }
         }
         let cause = match wrong {
-            Some(malformed) => format!("it sent a {malformed}"),
+            Some(malformed) => format!("it sent something else: {malformed}"),
             None => "no UDP Speed Test server answers, or it refuses this client".to_owned(),
         };
         let (target, seconds) = (self.target, times.longest.as_secs());

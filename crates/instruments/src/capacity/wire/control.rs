@@ -182,6 +182,11 @@ pub(crate) fn null_request(version: Version) -> [u8; NULL_LENGTH] {
     bytes
 }
 
+/// Returns whether a datagram is a null request, of whatever version.
+pub(crate) fn is_null_request(datagram: &[u8]) -> bool {
+    datagram.starts_with(&NULL_IDENTIFIER.to_be_bytes())
+}
+
 impl SetupAnswer {
     /// The client may continue with the activation.
     pub(crate) const ACCEPTED: Self = Self(1);

@@ -12,7 +12,7 @@ use bytes::{Buf, BufMut};
 
 pub(crate) use control::{
     Activation, ActivationAnswer, Algorithm, Setup, SetupAnswer, Sizes, StartRow, TestParameters,
-    Thresholds, null_request,
+    Thresholds, is_null_request, null_request,
 };
 #[cfg(test)]
 pub(crate) use data::DelayVariation;
