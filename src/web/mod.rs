@@ -57,6 +57,10 @@ const LINGER: Duration = Duration::from_millis(50);
 /// send the rest.
 const CAPTURES_END: Duration = Duration::from_millis(600);
 
+/// The time after which a thread without work ends. It is shorter than [`TIDIED_EVERY`], so that an idle link has no such
+/// thread.
+const IDLE_THREAD: Duration = Duration::from_secs(1);
+
 /// The time between two returns of free memory to the kernel.
 const TIDIED_EVERY: Duration = Duration::from_secs(5);
 
@@ -144,6 +148,7 @@ impl WebServer {
             .enable_io()
             .enable_time()
             .max_blocking_threads(1 + MOST_CHANGING)
+            .thread_keep_alive(IDLE_THREAD)
             .build()
             .context("cannot start the API")?;
         let (stop, stopped) = oneshot::channel();
@@ -171,8 +176,8 @@ impl WebServer {
     }
 }
 
-/// Returns free memory to the kernel again and again. Changes that the history keeps lie between the memory of requests that have ended, and
-/// would hold it for hours.
+/// Returns free memory to the kernel again and again. Changes that the history keeps lie between the memory of requests that
+/// have ended, and would hold it for hours.
 async fn tidy() -> Infallible {
     loop {
         tokio::time::sleep(TIDIED_EVERY).await;
