@@ -283,13 +283,16 @@ fn beside_a_load(line: &str, delay: &str, seconds: f64) -> Result<()> {
     Ok(())
 }
 
+/// The length of a block in bytes. iperf3 3.21 counts only whole blocks, and less than one of its usual 128 KiB arrives in 20 s.
+const SHORT: u32 = 1448;
+
 /// iperf3 is the client, and `farwire serve` the far end.
 fn iperf3_to_serve(options: &str) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("measured");
     // The JSON has the error of a test that failed.
     let script = format!(
-        "iperf3 -c 10.77.0.2 -J -t 20{options} > {0} || cat {0}",
+        "iperf3 -c 10.77.0.2 -J -t 20 -l {SHORT}{options} > {0} || cat {0}",
         file.display()
     );
     let output = behind(&["--delay", "3s"], &script, 3.0)?;
@@ -314,7 +317,7 @@ fn measure_to_iperf3(options: &str) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("measured");
     let script = format!(
-        "$farwire measure tcp 10.77.0.2 -t 20{options} --quiet --json {}",
+        "$farwire measure tcp 10.77.0.2 -t 20 -l {SHORT}{options} --quiet --json {}",
         file.display()
     );
     let link = ["--delay", "3s", "--far", "iperf3 -s"];
