@@ -87,8 +87,8 @@ pub(crate) fn repeated_downloads(down: &DirectionSummary) -> Option<String> {
     let dropped = *down.dropped.get(DropCause::QueueFull.name())?;
     (dropped > down.delivered).then(|| {
         format!(
-            "a full queue dropped {dropped} of {} packets down: pasta sends a download again and again while packets are \
-             missing; give the queue room for a whole window, as with --down-queue 4MiB",
+            "a full queue dropped {dropped} of {} packets down: if they belong to TCP, pasta sends a download again and \
+             again while packets are missing; give the queue room for a whole window, as with --down-queue 4MiB",
             down.packets
         )
     })

@@ -88,10 +88,7 @@ pub(crate) enum ChangeRefusal {
     )]
     Leased { until: String },
     /// The lease does not exist or has ended.
-    #[error(
-        "there is no such lease, or it has ended: only a change with a lease (--for) can be reverted; after another one, set \
-         the earlier conditions again (--replace)"
-    )]
+    #[error("there is no such lease, or it has ended")]
     NoLease,
     /// The link's conditions cannot be changed.
     #[error("{why}")]
