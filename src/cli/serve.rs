@@ -30,14 +30,12 @@ use instruments::serve;
 use instruments::serve::{
     BoundServer, FarEndServer, Log, PeerNames, ServeConfig, ServiceLimits, ServicePorts,
 };
-use netio::heap;
+use netio::heap::{self, FREE_PAGES_INTERVAL};
 use netio::public_address::{is_public, public_addresses};
 use netio::sandbox::{self, OtherUser, Threads};
 use netio::stop::STOP_INTERVAL;
 use netio::stop::Stop;
 
-/// The interval at which freed memory is returned to the kernel.
-const TIDIED_EVERY: Duration = Duration::from_secs(5);
 /// The advice for a terminal that cannot show the screen.
 const ROWS_AS_JSON: &str =
     "read the running tests as JSON from /v1/tests of --metrics 127.0.0.1:9100";
@@ -312,7 +310,7 @@ fn until_stopped(server: &FarEndServer, stop: &Stop, mut progress: Option<Progre
         for line in progress.iter_mut().flat_map(ProgressLines::due) {
             server.print_progress(&line);
         }
-        if tidied.elapsed() > TIDIED_EVERY {
+        if tidied.elapsed() > FREE_PAGES_INTERVAL {
             tidied = Instant::now();
             heap::give_back_free_pages();
         }

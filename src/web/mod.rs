@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use netio::heap;
+use netio::heap::{self, FREE_PAGES_INTERVAL};
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use self::access::Access;
@@ -57,12 +57,9 @@ const LINGER: Duration = Duration::from_millis(50);
 /// send the rest.
 const CAPTURES_END: Duration = Duration::from_millis(600);
 
-/// The time after which a thread without work ends. It is shorter than [`TIDIED_EVERY`], so that an idle link has no such
-/// thread.
+/// The time after which a thread without work ends. It is shorter than [`FREE_PAGES_INTERVAL`], so that an idle link has
+/// no such thread most of the time.
 const IDLE_THREAD: Duration = Duration::from_secs(1);
-
-/// The time between two returns of free memory to the kernel.
-const TIDIED_EVERY: Duration = Duration::from_secs(5);
 
 /// The largest number of changes whose conditions are checked simultaneously.
 const MOST_CHANGING: usize = 2;
@@ -180,7 +177,7 @@ impl WebServer {
 /// have ended, and would hold it for hours.
 async fn tidy() -> Infallible {
     loop {
-        tokio::time::sleep(TIDIED_EVERY).await;
+        tokio::time::sleep(FREE_PAGES_INTERVAL).await;
         // It fails only while the runtime ends.
         let _ = tokio::task::spawn_blocking(heap::give_back_free_pages).await;
     }

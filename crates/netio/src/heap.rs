@@ -1,5 +1,11 @@
 //! Settings of the C library's heap that limit how much freed memory it keeps.
 
+use std::time::Duration;
+
+/// The interval at which a server that many clients use calls [`give_back_free_pages`], whether or not there was a client:
+/// an event without a request, such as the end of a lease, frees memory too, and a call is cheap.
+pub const FREE_PAGES_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Keeps memory that many short-lived threads have freed from accumulating: blocks of 128 KiB and more return to the
 /// kernel immediately, and all threads share two heaps.
 ///
