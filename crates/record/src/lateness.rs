@@ -484,8 +484,8 @@ fn span(sample: &Sample) -> [f64; 2] {
     }
 }
 
-/// Returns a description of the late packets if those of round trips, or those of one direction alone, exceed `limit`. What
-/// other programs measure may be either.
+/// Returns a description of the late packets if those of round trips, or those of one direction alone, exceed `limit`. The
+/// figures of other programs may be of either.
 fn cause_in_any(late: &[LatePackets], limit: Limit) -> Option<String> {
     cause(late, None, limit).or_else(|| {
         let directions = [Direction::Up, Direction::Down].into_iter();

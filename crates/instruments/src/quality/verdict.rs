@@ -30,7 +30,7 @@ enum Grade {
     Bloated,
 }
 
-/// What shows that the load in one direction reached the rate of the path.
+/// The evidence that the load in one direction reached the rate of the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum QueueUse {
     /// Packets wait this many milliseconds longer.
