@@ -62,6 +62,12 @@ impl DeparturesByKind {
         .collect()
     }
 
+    /// Returns the number of packets of all kinds from `ingress` that left late.
+    pub(crate) fn late(&self, ingress: Side) -> u64 {
+        let own = self.departed.iter().map(|kind| kind[ingress.index()].late);
+        own.sum()
+    }
+
     #[cold]
     fn add(&mut self, kind: FlowKind) -> usize {
         if self.kinds.len() == MOST {
@@ -85,6 +91,21 @@ mod tests {
         assert_ne!(flows.number(Some(17), Some([40_000, 80])), up);
         assert_ne!(flows.number(Some(1), None), up);
         assert_eq!(flows.number(None, None), 0);
+    }
+
+    #[test]
+    fn late_packets_of_all_kinds_are_counted_by_direction() {
+        let mut flows = DeparturesByKind::default();
+        for (port, ingress, packets, are_late) in [
+            (80, Side::A, 3, true),
+            (443, Side::A, 4, true),
+            (443, Side::A, 5, false),
+            (443, Side::B, 6, true),
+        ] {
+            let number = flows.number(Some(6), Some([40_000, port]));
+            flows.left(number, ingress, packets, are_late);
+        }
+        assert_eq!([flows.late(Side::A), flows.late(Side::B)], [7, 6]);
     }
 
     #[test]

@@ -420,6 +420,7 @@ fn direction(stats: &Stats, ingress: Side, rules: &Rules) -> DirectionSummary {
         rules: of_rules.collect(),
         hops: hops.map(|hop| HopSummary::new(hop, ingress)).collect(),
         late_arrivals: counters.late,
+        late_departures: stats.flows.late(ingress),
         link_control: stats.control[ingress.index()],
         emulator_lost: emulator_lost.collect(),
     }

@@ -47,6 +47,8 @@ fn a_queue_of_a_second_is_bloated_in_both_directions() -> Result<()> {
         bloated: Some("up down"),
         is_steady: false,
     })?;
+    has(fact(&measured, "queue"), "filled down (packets wait ")?;
+    ensure!(measured["facts"]["unfilled"].is_null(), "{measured}");
     for phase in ["loaded_down", "loaded_up", "loaded_both"] {
         let rpm = figure(&measured, "responsiveness_per_min", "mean", phase, None)?;
         // TCP does not fill a queue of a second in every phase, but the round trips are never good.

@@ -315,6 +315,30 @@ mod tests {
     }
 
     #[test]
+    fn jitter_reorders_from_the_ratio_to_the_gap_that_the_documentation_states() {
+        // A packet comes each millisecond. docs/effects/jitter.md has the formulas.
+        let reordered = |jitter: &str| {
+            let tried = of(&format!("delay = '20ms'\njitter = '{jitter}'")).up.tried;
+            assert_eq!(tried.gap_ms, 1.0);
+            tried.reordered_percent
+        };
+        assert_eq!(reordered("500us,free"), 0.0);
+        assert_eq!(reordered("5ms"), 0.0);
+        for (jitter, percent) in [
+            ("750us,free", 5.6_f64),
+            ("1ms,free", 12.5),
+            ("5ms,free", 58.7),
+            ("250us,normal,free", 0.23),
+            ("1ms,normal,free", 27.5),
+        ] {
+            let found = reordered(jitter);
+            // Seven standard deviations of a share of 10,000 packets, because neighbours are not independent.
+            let near = 7.0 * (percent * (100.0 - percent) / 10_000.0).sqrt();
+            assert!((found - percent).abs() < near, "{jitter}: {found} %");
+        }
+    }
+
+    #[test]
     fn a_slow_rate_is_tested_at_half_load() {
         let slow = of("rate = '100kbit'").up.tried;
         assert_eq!(slow.gap_ms, 160.0);

@@ -295,12 +295,30 @@ pub fn invalid(late: &[LatePackets], figures: &[Figure]) -> Option<String> {
     figures.find_map(|figure| cause(late, figure.direction, Limit::Bulk))
 }
 
+/// Returns the reason why the traffic of a link as a whole cannot be trusted, from all its departures up and down, if there
+/// is one: more than one in 20 of the packets of round trips or of one direction were late. A single packet is late by
+/// chance now and then.
+pub fn invalid_link(up: Departed, down: Departed, budget_ns: u64) -> Option<String> {
+    if up.late + down.late <= 1 {
+        return None;
+    }
+    let toward = |direction, departed| LatePackets {
+        link: String::new(),
+        traffic: String::new(),
+        direction,
+        departed,
+        budget_ns,
+    };
+    let late = [toward(Direction::Up, up), toward(Direction::Down, down)];
+    cause_in_any(&late, Limit::Bulk)
+}
+
 /// Returns a warning for people who measured with other tools between two readings of the links: the figures that late
 /// packets spoil, if they do. A single packet is late by chance now and then, and is no reason to distrust a measurement.
 pub fn advice(late: &[LatePackets]) -> Option<String> {
-    let of = |limit| cause(late, None, limit);
+    let of = |limit| cause_in_any(late, limit);
     if late.iter().map(|one| one.departed.late).sum::<u64>() == 1 {
-        return of(Limit::Tail).map(|cause| {
+        return cause(late, None, Limit::Tail).map(|cause| {
             format!(
                 "{cause}, because this machine was busy for a moment; the round trip of that packet took longer. Measure again, or allow it \
                  with --late-budget"
@@ -464,6 +482,19 @@ fn span(sample: &Sample) -> [f64; 2] {
         "ms" => [at - sample.value / 1e3, at + sample.value / 1e3],
         _ => [at, at],
     }
+}
+
+/// Returns a description of the late packets if those of round trips, or those of one direction alone, exceed `limit`. The
+/// figures of other programs may be of either.
+fn cause_in_any(late: &[LatePackets], limit: Limit) -> Option<String> {
+    cause(late, None, limit).or_else(|| {
+        let directions = [Direction::Up, Direction::Down].into_iter();
+        let mut alone = directions.map(|way| {
+            let own = late.iter().filter(|one| one.direction == way).cloned();
+            own.collect::<Vec<_>>()
+        });
+        alone.find_map(|own| cause(&own, None, limit))
+    })
 }
 
 /// Returns a description of the late packets if they exceed `limit`. A packet may be late on every link and in both
@@ -719,6 +750,34 @@ mod tests {
                 .unwrap()
                 .contains("a 99th percentile or a loss")
         );
+    }
+
+    #[test]
+    fn a_link_is_judged_by_each_direction_as_the_notes_are() {
+        let of = |[up, down]: [[u64; 2]; 2]| {
+            let departed = |[packets, late]: [u64; 2]| Departed { packets, late };
+            invalid_link(departed(up), departed(down), 1_000_000)
+        };
+        // 30 of 10,100 packets are few, but 30 of 100 are not.
+        let one_way = [[100, 30], [10_000, 0]];
+        let words = "30 of 100 packets up left more than 1 ms late";
+        assert_eq!(of(one_way).unwrap(), words);
+        let both_ways = [[100, 4], [100, 4]];
+        let words = "4 of 100 packets up, 4 of 100 packets down left more than 1 ms late";
+        assert_eq!(of(both_ways).unwrap(), words);
+        assert_eq!(of([[100, 2], [100, 3]]), None);
+        assert_eq!(of([[1, 1], [0, 0]]), None);
+        for [up, down] in [one_way, both_ways] {
+            for traffic in ["udp", "tcp"] {
+                let late = [
+                    late(traffic, Direction::Up, up[0], up[1]),
+                    late(traffic, Direction::Down, down[0], down[1]),
+                ];
+                let note = advice(&late).unwrap();
+                assert!(note.contains("late: all figures"), "{note}");
+                assert!(note.starts_with(&of([up, down]).unwrap()), "{note}");
+            }
+        }
     }
 
     #[test]

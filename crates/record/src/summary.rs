@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::shares::ShareSummary;
 use crate::crossing::CrossedFlow;
+use crate::lateness::{self, Departed};
 use crate::quantity::{counted, size};
 
 /// The link's counters by direction, and data on how far the emulator can be trusted.
@@ -125,6 +126,9 @@ pub struct DirectionSummary {
     pub hops: Vec<HopSummary>,
     /// Packets whose arrival was older than model time and which were treated as if they had arrived at model time.
     pub late_arrivals: u64,
+    /// Delivered packets that left later than the budget allows.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub late_departures: u64,
     /// ARP, discovery and similar packets, which pass unimpaired and are not counted above.
     pub link_control: u64,
     /// Losses in the emulator itself, by cause: frames for which the receive ring had no room, and packets that were
@@ -355,18 +359,15 @@ impl Summary {
         if let Some(lost) = self.own_loss() {
             return Some(lost);
         }
-        let error = &self.departure_error;
-        // Up to one departure in twenty may be late without affecting the bulk of a measurement. A single one may be late by
-        // chance.
-        let is_bulk = error.over_budget > 1 && error.over_budget * 20 > error.count;
-        is_bulk.then(|| {
-            format!(
-                "{} of {} left more than {} ms late",
-                error.over_budget,
-                counted(error.count, "packet"),
-                milliseconds(error.budget_ns)
-            )
-        })
+        let departed = |way: &DirectionSummary| Departed {
+            packets: way.delivered,
+            late: way.late_departures,
+        };
+        lateness::invalid_link(
+            departed(&self.up),
+            departed(&self.down),
+            self.departure_error.budget_ns,
+        )
     }
 }
 

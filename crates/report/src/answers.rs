@@ -14,7 +14,7 @@ use record::quantity::{counted, number, scale_for};
 use record::table::{Column, Table};
 use record::{Metric, Statistic};
 use stats::contrast::{self, Contrast, ContrastScale};
-use stats::digits::{decimals, fixed};
+use stats::digits::{decimals, fixed, significant};
 
 /// Largest number of conditions, or of reasons, that a sentence lists.
 const MOST_LISTED: usize = 3;
@@ -22,6 +22,10 @@ const MOST_LISTED: usize = 3;
 const MOST_SENTENCES: usize = 12;
 /// Largest number of rows on a terminal.
 const MOST_ON_TERMINAL: usize = 60;
+/// Largest number of decimal places of a ratio, unless it needs more to have three digits or to show a difference.
+const RATIO_PLACES: i32 = 3;
+/// Largest number of decimal places of a ratio that needs more.
+const MOST_PLACES: i32 = 9;
 
 /// A comparison with the words for its figure.
 pub(super) struct Answer<'a> {
@@ -254,6 +258,7 @@ impl<'a> Answer<'a> {
         with_ends(
             contrast.estimate / by,
             contrast.interval.map(|end| end / by),
+            places(contrast, by),
         )
     }
 
@@ -370,7 +375,12 @@ impl<'a> Answer<'a> {
         let text = match (contrast.scale, contrast.estimate < 0.0) {
             (ContrastScale::Difference, true) => {
                 let [low, high] = contrast.interval.map(|end| -end / by);
-                joined(with_ends(-contrast.estimate / by, [high, low]))
+                let ends = [high, low];
+                joined(with_ends(
+                    -contrast.estimate / by,
+                    ends,
+                    places(contrast, by),
+                ))
             }
             _ => self.shown(contrast),
         };
@@ -394,9 +404,8 @@ impl<'a> Answer<'a> {
     /// Formats only the estimate, a difference without its sign.
     fn estimate(&self, contrast: &Contrast) -> String {
         let by = self.divisor(contrast);
-        let [low, high] = contrast.interval.map(|end| end / by);
         let value = (contrast.estimate / by).abs();
-        decimals((high - low) / 2.0).map_or_else(|| number(value), |places| fixed(value, places))
+        places(contrast, by).map_or_else(|| number(value), |places| fixed(value, places))
     }
 
     /// Formats how many pairs were not compared, and why.
@@ -448,7 +457,7 @@ fn within(alike: &[Compared<'_>]) -> Option<String> {
     let ends = alike.iter().map(|one| one.contrast.interval);
     let [low, high] = ends.reduce(|[low, high], [least, most]| [low.min(least), high.max(most)])?;
     let places = decimals((high - low) / 2.0).filter(|_| alike.iter().all(is_ratio))?;
-    let [low, high] = [low, high].map(|end| fixed(end, places));
+    let [low, high] = [low, high].map(|end| fixed(end, places.min(RATIO_PLACES)));
     Some(format!("(within {low} to {high} times)"))
 }
 
@@ -496,13 +505,49 @@ impl NotCompared {
     }
 }
 
-/// Formats a value and its interval: "1.80", "[1.61, 2.01]".
-fn with_ends(value: f64, [low, high]: [f64; 2]) -> (String, Option<String>) {
-    let Some(places) = decimals((high - low) / 2.0) else {
+/// Formats a value and its interval to this many decimal places: "1.80", "[1.61, 2.01]".
+fn with_ends(value: f64, [low, high]: [f64; 2], places: Option<i32>) -> (String, Option<String>) {
+    let Some(places) = places else {
         return (number(value), None);
     };
+    let has_width = decimals((high - low) / 2.0).is_some();
     let [value, low, high] = [value, low, high].map(|value| fixed(value, places));
-    (value, Some(format!("[{low}, {high}]")))
+    (value, has_width.then(|| format!("[{low}, {high}]")))
+}
+
+/// Returns the number of decimal places of a comparison's estimate and interval, which are divided by `by`: those that
+/// show half the interval with two digits. Runs on an emulated link can be so alike that a ratio would have six. It has
+/// [`RATIO_PLACES`] at most, unless it is small or would hide a difference. `None` if no value scatters and four digits are
+/// enough.
+fn places(contrast: &Contrast, by: f64) -> Option<i32> {
+    let [low, high] = contrast.interval;
+    let of_interval = decimals((high - low) / by / 2.0);
+    if contrast.scale == ContrastScale::Difference {
+        return of_interval;
+    }
+    let digits = significant(contrast.estimate, RATIO_PLACES).unwrap_or(RATIO_PLACES);
+    let enough = digits.max(RATIO_PLACES);
+    let usual = of_interval.map_or(enough, |places| places.min(enough));
+    if !hides_a_difference(contrast, usual) {
+        return of_interval.map(|_| usual);
+    }
+    let most = of_interval.unwrap_or(MOST_PLACES);
+    let shows = (usual..=most).find(|places| !hides_a_difference(contrast, *places));
+    Some(shows.unwrap_or(most))
+}
+
+/// Returns whether a difference was found that a ratio with this many decimal places does not show: the estimate, or the
+/// end of the interval nearest to 1, is printed as 1 although it is not.
+fn hides_a_difference(contrast: &Contrast, places: i32) -> bool {
+    let [low, high] = contrast.interval;
+    let near = match contrast.finding() {
+        Some(Ordering::Greater) => low,
+        Some(_) => high,
+        None => return false,
+    };
+    let one = fixed(1.0, places);
+    let is_lost = |value: f64| value != 1.0 && fixed(value, places) == one;
+    is_lost(contrast.estimate) || is_lost(near)
 }
 
 /// Joins a value and its interval.
@@ -667,6 +712,43 @@ mod tests {
             sentence.replace("2.000", "2.00").starts_with(expected),
             "{sentence}"
         );
+    }
+
+    #[test]
+    fn a_ratio_near_1_has_three_decimal_places_unless_they_hide_a_difference() {
+        let shown = |estimate: f64, interval: [f64; 2], p: f64| {
+            let scale = ContrastScale::Ratio;
+            let contrast = Contrast {
+                scale,
+                estimate,
+                interval,
+                p,
+            };
+            joined(with_ends(estimate, interval, places(&contrast, 1.0)))
+        };
+        for (estimate, interval, text) in [
+            (1.000_003, [0.999_993, 1.000_013], "1.000 [1.000, 1.000]"),
+            (1.000_3, [0.998_1, 1.002_6], "1.000 [0.998, 1.003]"),
+            (1.02, [0.91, 1.14], "1.02 [0.91, 1.14]"),
+            (1.0, [1.0, 1.0], "1.000"),
+            (1.000_003, [1.000_003, 1.000_003], "1.000"),
+        ] {
+            assert_eq!(shown(estimate, interval, 0.4), text);
+        }
+        for (estimate, interval, text) in [
+            (3.000_12, [3.000_01, 3.000_23], "3.000 [3.000, 3.000]"),
+            (0.996_9, [0.995_2, 0.998_4], "0.997 [0.995, 0.998]"),
+            (
+                1.000_003,
+                [1.000_001, 1.000_005],
+                "1.000003 [1.000001, 1.000005]",
+            ),
+            (0.999_7, [0.999_2, 1.0], "0.9997 [0.9992, 1.0000]"),
+            (0.012_34, [0.012_31, 0.012_37], "0.0123 [0.0123, 0.0124]"),
+            (1.000_003, [1.000_003, 1.000_003], "1.000003"),
+        ] {
+            assert_eq!(shown(estimate, interval, 0.001), text);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, CaseFigures, Verdict};
 use crate::figure_tables::{self, CaseRow, FigureTable, ValueColumn};
+use record::Metric;
 use record::figure_name::FigureName;
 use record::printable::printable;
 use record::table::{Mark, Table};
@@ -49,7 +50,7 @@ pub(super) fn note(analysis: &Analysis<'_>) -> String {
     )
 }
 
-/// Keeps this many of the main figures, in their order, and those with expectations.
+/// Keeps this many of the main figures, in their order, those with expectations, and losses if there were any.
 fn shortened<'a>(
     mut table: FigureTable<'a>,
     most: usize,
@@ -67,8 +68,10 @@ fn shortened<'a>(
         rank(column) < most
             || names.any(|name| expected.iter().any(|expected| name.is_of(expected)))
     };
+    let lossy = lossy(&table);
     let columns = 0..table.columns.len();
-    let mut kept: Vec<usize> = columns.filter(|at| wanted(&table.columns[*at])).collect();
+    let is_kept = |at: &usize| wanted(&table.columns[*at]) || lossy.contains(at);
+    let mut kept: Vec<usize> = columns.filter(is_kept).collect();
     kept.sort_by_key(|at| rank(&table.columns[*at]));
     table.columns = kept.iter().map(|at| table.columns[*at]).collect();
     table.units = kept.iter().map(|at| table.units[*at]).collect();
@@ -76,6 +79,23 @@ fn shortened<'a>(
         row.values = kept.iter().map(|at| row.values[*at].clone()).collect();
     }
     table
+}
+
+/// Returns the columns of losses with a value above 0. If there is one for both directions together, those of one direction
+/// are left out.
+fn lossy(table: &FigureTable<'_>) -> Vec<usize> {
+    let has_loss = |at: &usize| {
+        let mut values = table.rows.iter().filter_map(|row| row.values[*at].value);
+        values.any(|value| value > 0.0)
+    };
+    let columns = table.columns.iter().enumerate();
+    let losses = columns.filter(|(_, column)| column.metric == Metric::LostPercent);
+    let all: Vec<usize> = losses.map(|(at, _)| at).filter(has_loss).collect();
+    let is_total = |at: &usize| table.columns[*at].direction.is_none();
+    let has_total = all.iter().any(is_total);
+    all.into_iter()
+        .filter(|at| !has_total || is_total(at))
+        .collect()
 }
 
 /// Joins tables with the same rows, side by side.

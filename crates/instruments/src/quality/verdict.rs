@@ -15,6 +15,8 @@ const BLOATED_FROM_MS: f64 = 60.0;
 /// The source of both thresholds.
 const SOURCE: &str = "DSLReports, \"Bufferbloat Grades\", www.dslreports.com/faq/17930: grades A and A+ are below 30 ms, grades C \
      to F from 60 ms on";
+/// From this many milliseconds more in one direction on, packets wait in a queue there.
+const WAITS_FROM_MS: f64 = 1.0;
 /// The loss in percent that ITU-T Y.1541 (2011), table 1, allows in its classes 0 to 4.
 const ALLOWED_LOSS_PERCENT: f64 = 0.1;
 
@@ -26,6 +28,19 @@ enum Grade {
     Good,
     Fair,
     Bloated,
+}
+
+/// The evidence that the load in one direction reached the rate of the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum QueueUse {
+    /// Packets wait this many milliseconds longer.
+    Waiting(f64),
+    /// Packets of the load were lost, and others hardly wait: the queue is short or managed, or the path loses packets.
+    Losing,
+    /// Nothing does: packets neither wait nor are lost.
+    Unfilled,
+    /// Packets do not wait, and the sender does not count those that it sent again.
+    Unknown,
 }
 
 /// A grade with its reasons.
@@ -114,13 +129,13 @@ fn loaded() -> impl Iterator<Item = Phase> {
 /// Returns the lines above the table: the verdict, its thresholds, the responsiveness, and a loss of the idle path.
 pub(super) fn text(measurement: &Measurement) -> String {
     let lines = facts(measurement).into_iter();
-    let shown = lines.filter(|(name, _)| !["bloated", "grade"].contains(name));
+    let shown = lines.filter(|(name, _)| !["bloated", "grade", "unfilled"].contains(name));
     shown
         .map(|(name, text)| format!("{name}: {text}\n"))
         .collect()
 }
 
-/// Returns the verdict as facts. `grade` is one word, `bloated` has the directions.
+/// Returns the verdict as facts. `grade` is one word, `bloated` and `unfilled` have directions.
 pub(super) fn facts(measurement: &Measurement) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     match Verdict::of(measurement) {
@@ -138,6 +153,9 @@ pub(super) fn facts(measurement: &Measurement) -> Vec<(&'static str, String)> {
                 let names = verdict.directions.iter().map(|way| way.name());
                 facts.push(("bloated", names.collect::<Vec<_>>().join(" ")));
             }
+            let queues = queues(measurement);
+            facts.extend(queues_in_words(&queues).map(|text| ("queue", text)));
+            facts.extend(unfilled(&queues).map(|names| ("unfilled", names)));
             facts.push(("thresholds", thresholds()));
             facts.extend(congestion(measurement).map(|text| ("congestion control", text)));
         }
@@ -152,6 +170,62 @@ pub(super) fn facts(measurement: &Measurement) -> Vec<(&'static str, String)> {
     facts.extend(rpm(measurement).map(|text| ("round trips per minute", text)));
     facts.extend(idle_loss(measurement).map(|text| ("idle loss", text)));
     facts
+}
+
+/// Returns what the loads down and up did to the queue in their direction, without those that were not measured. A verdict is
+/// one about a loaded path only where the load reached the path's rate.
+fn queues(measurement: &Measurement) -> Vec<(Direction, QueueUse)> {
+    let phases = [
+        (Phase::LoadedDown, Direction::Down),
+        (Phase::LoadedUp, Direction::Up),
+    ];
+    let of = |(phase, way): (Phase, Direction)| {
+        let one_way = added(measurement, phase, Some(way));
+        let wait = one_way.or_else(|| added(measurement, phase, None))?;
+        let (metric, total) = (Metric::RetransmittedPackets, Statistic::Total);
+        let found = match value(measurement, metric, total, phase, Some(way)) {
+            _ if wait >= WAITS_FROM_MS => QueueUse::Waiting(wait),
+            Some(again) if again > 0.0 => QueueUse::Losing,
+            Some(_) => QueueUse::Unfilled,
+            None => QueueUse::Unknown,
+        };
+        Some((way, found))
+    };
+    phases.into_iter().filter_map(of).collect()
+}
+
+/// Returns whether the loads filled the queues in one sentence; `None` if none was measured.
+fn queues_in_words(queues: &[(Direction, QueueUse)]) -> Option<String> {
+    let each = queues.iter().map(|(way, found)| {
+        let way = way.name();
+        match found {
+            QueueUse::Waiting(ms) => {
+                let wait = quantity(Metric::LatencyIncreaseMs, *ms);
+                format!("filled {way} (packets wait {wait} longer)")
+            }
+            QueueUse::Losing => format!("at its limit {way} (packets of the load were lost)"),
+            QueueUse::Unfilled => format!("not filled {way}"),
+            QueueUse::Unknown => format!("perhaps not filled {way}"),
+        }
+    });
+    let each: Vec<String> = each.collect();
+    let is_in_doubt = |(_, found): &(Direction, QueueUse)| {
+        matches!(found, QueueUse::Unfilled | QueueUse::Unknown)
+    };
+    let doubt = match queues.iter().any(is_in_doubt) {
+        true => "; where it was not, the verdict does not say what a full queue adds",
+        false => "",
+    };
+    (!each.is_empty()).then(|| format!("{}{doubt}", each.join(", ")))
+}
+
+/// Returns the directions in which the load filled no queue, if there are any.
+fn unfilled(queues: &[(Direction, QueueUse)]) -> Option<String> {
+    let unfilled = queues
+        .iter()
+        .filter(|(_, found)| *found == QueueUse::Unfilled);
+    let names: Vec<&str> = unfilled.map(|(way, _)| way.name()).collect();
+    (!names.is_empty()).then(|| names.join(" "))
 }
 
 fn thresholds() -> String {
@@ -388,7 +462,50 @@ mod tests {
             text.starts_with("verdict: bloated upwards: the median round trip"),
             "{text}"
         );
-        assert_eq!(text.lines().count(), 2, "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+    }
+
+    #[test]
+    fn a_load_that_fills_no_queue_is_named_beside_the_verdict() {
+        let retransmitted = |phase, way, count| {
+            Figure::new(Metric::RetransmittedPackets, Statistic::Total, count)
+                .toward(way)
+                .during(phase)
+        };
+        let of = |down: f64, again: &[(Phase, Direction, f64)]| {
+            let mut measurement = measured([
+                (Phase::LoadedDown, 0.0, down),
+                (Phase::LoadedUp, 0.0, 0.1),
+                (Phase::LoadedBoth, 0.0, 0.1),
+            ]);
+            let again = again
+                .iter()
+                .map(|(phase, way, count)| retransmitted(*phase, *way, *count));
+            measurement.figures.extend(again);
+            let facts = facts(&measurement);
+            let fact = |wanted: &str| {
+                let found = facts.iter().find(|(name, _)| *name == wanted);
+                found.map(|(_, text)| text.clone())
+            };
+            assert!(fact("verdict").unwrap().starts_with("good: "));
+            (fact("queue").unwrap(), fact("unfilled"))
+        };
+        let (down, up) = (
+            (Phase::LoadedDown, Direction::Down),
+            (Phase::LoadedUp, Direction::Up),
+        );
+        let lost = [(down.0, down.1, 0.0), (up.0, up.1, 12.0)];
+        let (words, none) = of(9.0, &lost);
+        let expected = "filled down (packets wait 9.000 ms longer), at its limit up (packets of the load were lost)";
+        assert_eq!((words.as_str(), none), (expected, None));
+        let clean = [(down.0, down.1, 0.0), (up.0, up.1, 0.0)];
+        let (words, directions) = of(0.2, &clean);
+        let expected = "not filled down, not filled up; where it was not, the verdict does not say what a full queue adds";
+        assert_eq!(words, expected);
+        assert_eq!(directions.unwrap(), "down up");
+        let (words, directions) = of(9.0, &clean[..1]);
+        assert!(words.contains(", perhaps not filled up; where"), "{words}");
+        assert_eq!(directions, None);
     }
 
     #[test]

@@ -184,6 +184,8 @@ fn is_in_summary(figure: &Figure) -> bool {
         Metric::LostPercent | Metric::ReorderedPackets => {
             figure.phase.is_none() || (metric == Metric::LostPercent && figure.direction.is_none())
         }
+        // The probes of late answers count as lost, although the path delivered them.
+        Metric::LatePackets => figure.value > 0.0,
         Metric::GoodputBitPerS => statistic == Statistic::Mean,
         _ => false,
     };
@@ -243,6 +245,14 @@ mod tests {
             idle_and_loaded(&measurement),
             "network rtt p99: 71.98 ms idle, n/a under load\n"
         );
+    }
+
+    #[test]
+    fn the_summary_has_late_answers_if_there_are_any() {
+        let late = |count| Figure::new(Metric::LatePackets, Statistic::Total, count);
+        assert!(is_in_summary(&late(3.0)));
+        assert!(is_in_summary(&late(1.0).during(Phase::Loaded)));
+        assert!(!is_in_summary(&late(0.0)));
     }
 
     #[test]

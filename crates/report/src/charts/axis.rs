@@ -1,5 +1,7 @@
 //! An axis: its range, the positions of values, and its ticks.
 
+use stats::digits::significant;
+
 /// An axis from one value to another.
 #[derive(Clone, Debug)]
 pub struct Axis {
@@ -199,9 +201,11 @@ impl Axis {
             Scale::Linear { step } => {
                 let count = ((self.high - self.low) / step).round();
                 let ticks = (0..).take_while(|n| f64::from(*n) <= count);
+                let places = significant(*step, 1).map(usize::try_from);
+                let places = places.and_then(Result::ok).unwrap_or_default();
                 ticks
                     .map(|n| self.low + f64::from(n) * step)
-                    .map(|value| (value, short(clean(value, *step))))
+                    .map(|value| (value, short_to(clean(value, *step), places)))
                     .collect()
             }
             Scale::Log { base } if *base == 2.0 => {
@@ -285,6 +289,12 @@ fn clean(value: f64, step: f64) -> f64 {
 
 /// Formats a number in few characters: "0.05", "250", "1.5M".
 pub(super) fn short(value: f64) -> String {
+    short_to(value, 0)
+}
+
+/// Formats a number like [`short`], but to at least this many decimal places if it is below 10,000, so that neighbouring
+/// ticks differ.
+fn short_to(value: f64, places: usize) -> String {
     let (scaled, suffix) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, "G"),
         v if v >= 1e6 => (value / 1e6, "M"),
@@ -296,6 +306,10 @@ pub(super) fn short(value: f64) -> String {
         v if v >= 1.0 => 2,
         v if v >= 0.01 => 4,
         _ => 7,
+    };
+    let digits = match suffix {
+        "" => digits.max(places),
+        _ => digits,
     };
     let text = format!("{scaled:.digits$}");
     let text = if text.contains('.') {
@@ -333,6 +347,14 @@ mod tests {
         assert_eq!(axis(&[0.95]), "0 0.2 0.4 0.6 0.8 1");
         assert_eq!(axis(&[]), "0 0.2 0.4 0.6 0.8 1");
         assert_eq!(axis(&[0.0, f64::NAN]), "0 0.2 0.4 0.6 0.8 1");
+    }
+
+    #[test]
+    fn neighbouring_ticks_have_different_texts() {
+        let axis = |values: &[f64]| words(&Axis::linear("", values.iter().copied()));
+        let near_1 = "0.9994 0.9996 0.9998 1 1.0002 1.0004";
+        assert_eq!(axis(&[0.9995, 1.0004]), near_1);
+        assert_eq!(axis(&[100.0, 100.5]), "100 100.1 100.2 100.3 100.4 100.5");
     }
 
     #[test]

@@ -22,6 +22,10 @@ const PERCENT: f64 = 60.0;
 const LEFT: f64 = 8.0;
 /// Horizontal position of 100 %, which leaves room for greater values.
 const FULL: f64 = 375.0;
+/// The share of the limit at which a bar and its interval are cut off with an arrow.
+const MOST_SHARE: f64 = 1.14;
+/// Length of an arrow.
+const ARROW: f64 = 6.0;
 /// Greatest number of rows in one drawing.
 const MOST_ROWS: usize = 24;
 
@@ -51,7 +55,7 @@ pub(super) fn question(analysis: &Analysis<'_>) -> ChartQuestion {
     ChartQuestion {
         heading: "Measured and theory",
         note: "The limit is the lowest of what rates, headers, loss and a shared server allow under the conditions of a case (docs/theory.md); \
-               the full box is 100 %. A loss model gives an average and not a limit, and assumes senders that wait for timeouts more often than today's: the chart calls it expected, and goodput \
+               the full box is 100 %, and an arrow means that a bar or its interval goes on to the right. A loss model gives an average and not a limit, and assumes senders that wait for timeouts more often than today's: the chart calls it expected, and goodput \
                can exceed it. Without a model (several streams, BBR), loss limits goodput only by the packets that it removes. Cases without a limit are left out."
             .to_owned(),
         drawings: drawings.collect(),
@@ -101,7 +105,9 @@ fn draw(bounded: &[BoundedGoodput]) -> String {
 
 /// Draws a goodput and its limit from `top` on, and returns where the next one begins.
 fn draw_row(svg: &mut String, bounded: &BoundedGoodput, top: f64) -> f64 {
-    let share = |value: f64| LEFT + (value / bounded.bound.bit_per_s).clamp(0.0, 1.14) * FULL;
+    let share = |value: f64| value / bounded.bound.bit_per_s;
+    let x = |value: f64| LEFT + share(value).clamp(0.0, MOST_SHARE) * FULL;
+    let is_cut = |value: f64| share(value) > MOST_SHARE;
     let percent = 100.0 * bounded.measured / bounded.bound.bit_per_s;
     let of = bounded
         .interval
@@ -130,32 +136,51 @@ fn draw_row(svg: &mut String, bounded: &BoundedGoodput, top: f64) -> f64 {
         "<g><title>{hover}</title>{names}\
          <text x=\"{right}\" y=\"{first}\" text-anchor=\"end\" font-weight=\"600\">{percent:.0} %</text>{words}\
          <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{FULL}\" height=\"12\" fill=\"none\" stroke=\"currentColor\" stroke-opacity=\".5\"/>\
-         <rect x=\"{LEFT}\" y=\"{bar}\" width=\"{wide}\" height=\"12\" fill=\"{colour}\" fill-opacity=\".8\"/>",
+         <path d=\"{shape}\" fill=\"{colour}\" fill-opacity=\".8\"/>",
         hover = escaped(&hover),
         names = text_lines(&names, LEFT, first, " font-weight=\"600\""),
         first = px(first),
         words = text_lines(&words, LEFT, second, ""),
         bar = px(bar),
-        wide = px(share(bounded.measured) - LEFT),
+        shape = bar_shape(x(bounded.measured), bar, is_cut(bounded.measured)),
         colour = Look(0).colour(),
     );
     if let Some([low, high]) = bounded.interval.map(|own| own.ends) {
+        let end = |value: f64| match is_cut(value) {
+            true => "m0 0l-5 -4v8z",
+            false => "m0 -4v8",
+        };
         let _ = write!(
             svg,
-            "<path d=\"M{0} {2}H{1}m0 -4v8M{0} {2}m0 -4v8\" stroke=\"currentColor\" stroke-width=\"1.4\"/>",
-            px(share(low)),
-            px(share(high)),
-            px(bar + 6.0)
+            "<path d=\"M{0} {2}H{1}{3}M{0} {2}{4}\" stroke=\"currentColor\" stroke-width=\"1.4\" fill=\"currentColor\"/>",
+            px(x(low)),
+            px(x(high)),
+            px(bar + 6.0),
+            end(high),
+            end(low),
         );
     }
     svg.push_str("</g>");
     bar + BAR - 4.0
 }
 
+/// Returns the outline of a bar that ends at `right`, in an arrow if it is cut off there.
+fn bar_shape(right: f64, top: f64, is_cut: bool) -> String {
+    let top = px(top);
+    match is_cut {
+        true => format!(
+            "M{LEFT} {top}H{}l{ARROW} 6l-{ARROW} 6H{LEFT}z",
+            px(right - ARROW)
+        ),
+        false => format!("M{LEFT} {top}H{}v12H{LEFT}z", px(right)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::charts::geometry;
+    use crate::interval::IntervalScope;
 
     #[test]
     fn long_names_are_wrapped_and_overlap_nothing() {
@@ -179,5 +204,35 @@ mod tests {
         assert_eq!(geometry::overlaps(&svg), Vec::<String>::new(), "{svg}");
         assert!(svg.contains("131 %"), "{svg}");
         assert!(!svg.contains('…'), "{svg}");
+    }
+
+    #[test]
+    fn what_is_far_above_the_limit_ends_in_an_arrow() {
+        let drawn = |measured: f64, ends: [f64; 2]| {
+            draw(&[BoundedGoodput {
+                what: "case, download".to_owned(),
+                measured,
+                interval: Some(ConfidenceInterval {
+                    ends,
+                    of: IntervalScope::TheRun,
+                }),
+                bound: Bound {
+                    bit_per_s: 10e6,
+                    name: "the loss model".to_owned(),
+                    is_average: true,
+                },
+            }])
+        };
+        let arrows = |svg: &str| {
+            [
+                svg.matches("l6 6l-6 6").count(),
+                svg.matches("l-5 -4v8z").count(),
+            ]
+        };
+        assert_eq!(arrows(&drawn(11e6, [10e6, 11.3e6])), [0, 0]);
+        assert_eq!(arrows(&drawn(11e6, [10e6, 13e6])), [0, 1]);
+        let svg = drawn(25e6, [20e6, 30e6]);
+        assert_eq!(arrows(&svg), [1, 2], "{svg}");
+        assert!(svg.contains("250 %"), "{svg}");
     }
 }

@@ -86,6 +86,8 @@ mod tests {
     use super::*;
     use crate::analysis::tests::{late_pings, record, spoil};
     use record::expectation::Criterion;
+    use record::profile::Headline;
+    use record::{Metric, Statistic};
 
     const COLOURED: Terminal = Terminal {
         coloured: true,
@@ -131,6 +133,30 @@ mod tests {
             unwrapped(&text).contains("for more, use --details or open the report"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_short_report_has_losses_if_there_are_any() {
+        let mut record = record();
+        let instruments = record.head.plan.cases.iter_mut();
+        let instruments = instruments.flat_map(|case| &mut case.instruments);
+        for ping in instruments.filter(|instrument| instrument.name == "ping") {
+            // Other figures come first.
+            let others = [Statistic::Min, Statistic::Max];
+            let others = others.map(|statistic| Headline::new(Metric::RttMs, statistic));
+            let own = std::mem::take(&mut ping.profile.headlines);
+            ping.profile.headlines = others.into_iter().chain(own).collect();
+        }
+        let text = brief(&record, Terminal::NONE);
+        assert!(text.contains("lost mean"), "{text}");
+        let measured = record.runs.iter_mut().flat_map(|run| &mut run.measurements);
+        for figure in measured.flat_map(|one| &mut one.measurement.figures) {
+            if figure.metric == Metric::LostPercent {
+                (figure.value, figure.losses) = (0.0, None);
+            }
+        }
+        let text = brief(&record, Terminal::NONE);
+        assert!(!text.contains("lost mean"), "{text}");
     }
 
     #[test]

@@ -42,6 +42,13 @@ struct DirectionCounts {
     idle: f64,
 }
 
+/// The segments that TCP sends before the first acknowledgement (RFC 6928).
+const INITIAL_WINDOW: f64 = 10.0;
+/// The most times that a window can double; a rate that needs more is not one that was measured.
+const MOST_DOUBLINGS: f64 = 30.0;
+/// The share of a test's time from which on a slow start in it is noted.
+const NOTED_SHARE: f64 = 0.05;
+
 /// Returns the measurement of a test over `streams` at this end, with the results of the other end.
 pub(crate) fn measurement(
     plan: &Iperf3Test,
@@ -374,7 +381,46 @@ impl<'a> TcpReport<'a> {
                 fact(&format!("congestion control of the {end}"), name);
             }
         }
+        let slow_starts = [true, false].into_iter();
+        let slow_starts: Vec<String> = slow_starts
+            .filter_map(|sends| self.slow_start(sends))
+            .collect();
+        if !slow_starts.is_empty() {
+            fact("slow start", &slow_starts.join("; "));
+        }
     }
+
+    /// Returns how much of the counted time of a direction was slow start, if that is a noticeable part.
+    fn slow_start(&self, sends: bool) -> Option<String> {
+        let sum = self.sum(sends);
+        let (_, seconds) = sum.received?;
+        let least = self.of(sends).filter_map(|total| total.info.min_rtt);
+        let rtt_s = least.min()?.as_secs_f64();
+        let each = sum.goodput()? / self.of(sends).count() as f64;
+        let slow_s = slow_start_s(each, rtt_s, self.layers(sends)?.payload);
+        let words = slow_start_in_words(slow_s, self.plan.omit, seconds)?;
+        Some(format!("{}: {words}", direction(sends, self.client).name()))
+    }
+}
+
+/// Returns the time in seconds in which the window of a connection doubles with each round trip until it carries this rate of
+/// payload in segments of `payload` bytes.
+fn slow_start_s(bit_per_s: f64, rtt_s: f64, payload: f64) -> f64 {
+    let window = bit_per_s * rtt_s / 8.0;
+    let doublings = (window / (INITIAL_WINDOW * payload)).log2();
+    rtt_s * doublings.clamp(0.0, MOST_DOUBLINGS)
+}
+
+/// Returns a note on a slow start of which more than [`NOTED_SHARE`] of the counted time remain after the omitted start.
+fn slow_start_in_words(slow_s: f64, omit: Duration, counted_s: f64) -> Option<String> {
+    let counted_slow_s = (slow_s - omit.as_secs_f64()).min(counted_s);
+    (counted_slow_s > NOTED_SHARE * counted_s).then(|| {
+        format!(
+            "about {counted_slow_s:.1} s of the {counted_s:.1} s that the goodput covers; -O {:.0} leaves it out, and a longer test (-t) makes it a \
+             smaller part",
+            slow_s.ceil()
+        )
+    })
 }
 
 /// Returns the counts of both ends as figures, if they are known.
@@ -436,6 +482,22 @@ fn stream_values(stream: &StreamInterval) -> Vec<(Metric, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_start_is_noted_if_the_test_is_short_for_the_round_trip() {
+        // 1 MB in flight are 69 initial windows of 14,480 bytes.
+        let slow_s = slow_start_s(100e6, 0.08, 1448.0);
+        assert!((slow_s - 0.08 * 6.11).abs() < 1e-3, "{slow_s}");
+        assert_eq!(slow_start_s(10e6, 0.01, 1448.0), 0.0);
+        assert_eq!(slow_start_s(0.0, 0.01, 1448.0), 0.0);
+        let note =
+            |omit_s, counted_s| slow_start_in_words(slow_s, Duration::from_secs(omit_s), counted_s);
+        let words = note(0, 3.0).unwrap();
+        let start = "about 0.5 s of the 3.0 s that the goodput covers; -O 1 leaves it out";
+        assert!(words.starts_with(start), "{words}");
+        assert_eq!(note(0, 10.0), None);
+        assert_eq!(note(1, 3.0), None);
+    }
 
     #[test]
     fn a_far_end_may_not_have_counted_its_last_block() {
