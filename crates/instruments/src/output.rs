@@ -78,11 +78,12 @@ impl Prepared {
     }
 }
 
-/// Replaces the file `path` with the output of `write` once the output is complete. A path that is not a regular file,
-/// such as a pipe or a symbolic link, is opened and written directly.
+/// Replaces the file `path` with the output of `write` once the output is complete, as [`OutputDirectory::replace`] does.
+/// A path that is not a regular file, such as a pipe or a symbolic link, is opened and written directly.
 ///
 /// # Errors
-/// Returns the errors of `write` and of the file system. A regular file then keeps its old content.
+/// Returns the errors of `write` and of the file system. A regular file then keeps its old content, unless no new file can
+/// replace it.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&File) -> std::result::Result<(), E>,
