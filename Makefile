@@ -162,7 +162,7 @@ ci-files:
 	scripts/ci_files
 
 soak-tools: test-tools format-tools
-	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 && { python3 -c "import ensurepip" 2>/dev/null || scripts/need ensurepip python3-venv; } && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
+	@test -f target/soak-tools/bin/schemathesis || { scripts/need python3 python3 python3:ensurepip python3-venv && rm -rf target/soak-tools && python3 -m venv target/soak-tools && \
 	target/soak-tools/bin/pip install --quiet schemathesis==4.32.5; }
 
 scenario-tools:

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::args::api_server::LiveRuns;
-use super::args::experiment_run::{ExperimentArgs, FinishedExperiment, write_beside};
+use super::args::experiment_run::{ExperimentArgs, FinishedExperiment};
 use crate::experiment::grid;
 use crate::notes;
 use crate::toml_file::{SourceFile, text_of};
@@ -80,8 +80,8 @@ impl CalibrateArgs {
     fn show(&self, finished: &FinishedExperiment, calibration: &CalibrationReport) -> Result<()> {
         let within = &finished.directory;
         let text = report::calibration_markdown(calibration);
-        write_beside(within, "calibration.md", &text)?;
-        write_beside(within, "calibration.json", &output::json(calibration)?)?;
+        output::write_beside(within, "calibration.md", &text)?;
+        output::write_beside(within, "calibration.json", &output::json(calibration)?)?;
         let json = self.experiment.json.as_deref();
         let text = report::calibration_text(calibration, super::terminal());
         super::show(json, calibration, &text, notes::beside())

@@ -10,6 +10,8 @@ use clap::Args;
 
 use super::args::api_client::ApiArgs;
 use super::args::headings;
+use crate::notes::note;
+use crate::web::path_segment;
 use instruments::failure::Failure;
 use record::printable::printable_lines;
 use serde_json::json;
@@ -17,6 +19,9 @@ use serde_json::json;
 /// List the links of a farwire that runs with --listen, and their conditions
 #[derive(Args, Debug)]
 pub(crate) struct LinksArgs {
+    /// List only the links whose names contain TEXT, in upper or lower case
+    #[arg(value_name = "TEXT")]
+    search: Option<String>,
     #[command(flatten)]
     at: ApiArgs,
     /// Write the list as JSON to FILE (- for standard output, instead of text)
@@ -27,13 +32,19 @@ pub(crate) struct LinksArgs {
 impl LinksArgs {
     /// Prints the list.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let search = self.search.as_deref().map_or_else(String::new, |text| {
+            format!("&search={}", path_segment(text))
+        });
         let (mut links, mut next) = (Vec::new(), Some(0));
         while let Some(offset) = next {
-            let path = format!("/v1/links?offset={offset}");
+            let path = format!("/v1/links?offset={offset}{search}");
             let part = self.at.ask("GET", &path, None, None, None)?;
             let listed = part["links"].as_array();
             links.extend_from_slice(listed.context("the answer lists no links")?);
             next = part["next"].as_u64();
+        }
+        if let Some(part) = self.search.as_deref().filter(|_| links.is_empty()) {
+            note(format_args!("no link has `{part}` in its name"));
         }
         let mut text = String::new();
         for link in &links {

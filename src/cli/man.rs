@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use clap::{Arg, Args, Command};
 use roff::{Inline, Roff, bold, italic, roman};
 
-use super::args::experiment_run::write_beside;
 use super::args::link_conditions;
 use super::help::{self, Detail};
 use super::manual::{self, Facts};
@@ -33,7 +32,7 @@ impl ManArgs {
         };
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         for (name, page) in pages() {
-            write_beside(directory, name, &page)?;
+            output::write_beside(directory, name, &page)?;
         }
         Ok(ExitCode::SUCCESS)
     }

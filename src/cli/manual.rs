@@ -381,6 +381,10 @@ static ALL: &[(&str, Facts)] = &[
                     "farwire links",
                 ),
                 (
+                    "List the links whose names contain `eth7`",
+                    "farwire links eth7",
+                ),
+                (
                     "List the links of a farwire at another address",
                     "farwire links --at http://127.0.0.1:7700/#token=0123456789abcdef",
                 ),

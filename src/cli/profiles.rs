@@ -12,13 +12,13 @@ use conditions::{LinkSpec, PROFILES, unfounded};
 use report::{Terminal, hanging};
 use serde::Serialize;
 
-use super::args::experiment_run::write_beside;
 use super::args::link_conditions::{ConditionsArgs, ProfileName};
 use super::profile_line::{FirstMinute, ProfileLine};
 use crate::notes::{note, warn};
 use crate::profile_folders::{self, ProfileFile, ProfileFolders};
 use crate::toml_file;
 use instruments::failure::{Blame, Failure};
+use instruments::output;
 
 /// List the profiles of networks that `--profile NAME` uses, or print, make or check one
 ///
@@ -247,7 +247,8 @@ impl NewArgs {
         );
         let folder = path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        write_beside(folder, path.file_name().unwrap_or_default(), text)
+        let name = path.file_name().unwrap_or_default();
+        Ok(output::write_beside(folder, name, text)?)
     }
 }
 

@@ -9,9 +9,7 @@ use clap::Args;
 
 use super::args::api_server::{ListenArg, LiveRuns};
 use super::args::capture::CaptureArgs;
-use super::args::experiment_run::{
-    self, ExperimentArgs, FinishedExperiment, ShardByArg, write_beside,
-};
+use super::args::experiment_run::{self, ExperimentArgs, FinishedExperiment, ShardByArg};
 use super::args::headings;
 use super::args::screen::TuiArg;
 use crate::experiment::captures::RunCaptures;
@@ -19,6 +17,7 @@ use crate::experiment::scenario;
 use crate::notes::note;
 use crate::{exit, notes};
 use instruments::failure::{Blame, Failure};
+use instruments::output;
 use record::{GivenScenario, ShardNumber};
 use report::Listed;
 use report::analysis::{Analysis, Verdict};
@@ -133,7 +132,7 @@ impl RunArgs {
                     let report = finished.page();
                     let seen = report.strip_prefix(folder).unwrap_or(&report);
                     listed.push(Listed::of(&finished.record, seen.display().to_string()));
-                    write_beside(folder, INDEX, &report::index(&listed, &[])?)?;
+                    output::write_beside(folder, INDEX, &report::index(&listed, &[])?)?;
                     finished.conclude()?;
                 }
                 Err(failure) => {

@@ -8,9 +8,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use model::Nanos;
 
-use super::args::experiment_run::{
-    PAGE, ShardByArg, clear_reports, keep_only, warn, write_reports,
-};
+use super::args::experiment_run::{ShardByArg, clear_reports, keep_only, warn, write_reports};
 use super::args::headings;
 use crate::experiment::Plan;
 use crate::experiment::scenario;
@@ -19,7 +17,7 @@ use crate::notes::{self, note};
 use crate::profile_folders::ProfileFolders;
 use crate::submit::{self, Reached, Resources, Submission, SubmissionKey, SubmissionStatus};
 use instruments::failure::{Blame, Failure};
-use instruments::output;
+use instruments::output::{self, PAGE};
 use record::lateness::LateBudget;
 use record::quantity::counted;
 use record::{Merge, Record};

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use tempfile::NamedTempFile;
 
 use test_support::api::{self, Answer, Listening};
 use test_support::process::{
-    ends_with, farwire, has, ip, run, run_in, stderr, succeeds_in, uninterrupted, wait_for,
+    ends_with, farwire, has, ip, run, run_in, stderr, stdout, succeeds_in, uninterrupted, wait_for,
 };
 use test_support::state::State;
 use test_support::wan_box::WanBox;
@@ -516,6 +516,20 @@ fn the_api_lists_links_in_parts_and_its_metrics_are_sums_or_those_of_one_link() 
         names(&found) == ["x1-y1"] && found.body["total"] == 1,
         "{found:?}"
     );
+    let list = |text: &str| -> Result<Output> {
+        let mut command = farwire();
+        command.args(["links", "--at", &live.at.to_string(), text]);
+        succeeds_in(&street.middle, &mut command)
+    };
+    let found = stdout(&list("X1")?);
+    ensure!(
+        found.starts_with("x1-y1: ") && found.lines().count() == 1,
+        "{found}"
+    );
+    // It is one text, not a text and a parameter.
+    let none = list("x1&limit=0")?;
+    has(&stderr(&none), "no link has `x1&limit=0` in its name")?;
+    ensure!(none.stdout.is_empty(), "{none:?}");
     let refused = get("/v1/links?limit=1001")?;
     ensure!(
         refused.status == 400 && refused.body["field"] == "limit",

@@ -1,7 +1,7 @@
 //! Records from strangers: none stops a command, fills the memory, or causes writes outside of its directory.
 
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -11,6 +11,7 @@ use nix::unistd::mkfifo;
 use tempfile::TempDir;
 
 use test_support::api::Listening;
+use test_support::powerless;
 use test_support::process::{self, ends_with, farwire, has, limited, root, stderr, stdout};
 use test_support::scenario::{PING, PLAIN, Small};
 
@@ -443,5 +444,67 @@ fn a_report_that_ends_half_way_leaves_the_file_as_it_was() -> Result<()> {
         has(&fs::read_to_string(&page)?, end).context(line)?;
         fs::remove_file(&page)?;
     }
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("mount"), Tool("unshare"))]
+fn a_file_that_no_new_file_can_replace_is_written_in_place() -> Result<()> {
+    let records = Records::new()?;
+    let write = ["profiles", "lte-good", "--json", "file"];
+    let longer = "older ".repeat(10_000);
+    let check = |folder: &str, written: &str| -> Result<()> {
+        let text = fs::read_to_string(records.at(written))?;
+        let is_new = text.starts_with('{') && text.ends_with("\n}\n");
+        ensure!(is_new, "{folder}: {text:.200}");
+        let files = fs::read_dir(records.at(folder))?.count();
+        ensure!(files == 1, "{folder}: {files} files");
+        Ok(())
+    };
+
+    // A file that a container has from outside cannot be renamed over.
+    fs::create_dir(records.at("container"))?;
+    fs::write(records.at("container/file"), "")?;
+    fs::write(records.at("outside"), &longer)?;
+    let mut command = Command::new("unshare");
+    let script = "mount --bind ../outside file && exec \"$0\" \"$@\"";
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(process::program()).args(write);
+    process::succeeds(command.current_dir(records.at("container")))?;
+    check("container", "outside")?;
+
+    // Without capabilities, root too may not write this directory.
+    let folder = records.at("folder");
+    fs::create_dir(&folder)?;
+    fs::write(folder.join("file"), &longer)?;
+    fs::set_permissions(&folder, Permissions::from_mode(0o555))?;
+    let in_folder = |name: &str| -> Result<Output> {
+        let mut command = powerless::farwire_with(&[])?;
+        command.args(&write[..3]).arg(name);
+        process::run(command.current_dir(&folder))
+    };
+    process::succeeded(in_folder("file")?)?;
+    check("folder", "folder/file")?;
+    let refused = in_folder("new")?;
+    has(&stderr(&refused), "new: cannot write: Permission denied")?;
+    fs::hard_link(folder.join("file"), records.at("second"))?;
+    has(&stderr(&in_folder("file")?), "hard links")?;
+    fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+#[test_support::test(Root, Tool("prlimit"))]
+fn a_file_that_root_replaces_stays_its_owners() -> Result<()> {
+    let records = Records::new()?;
+    let file = records.at("file");
+    fs::write(&file, "older")?;
+    fs::set_permissions(&file, Permissions::from_mode(0o640))?;
+    chown(&file, Some(1001), Some(1002))?;
+    let before = fs::metadata(&file)?;
+    let made = records.run(&["profiles", "lte-good", "--json", "file"])?;
+    ensure!(made.status.success(), "{made:?}");
+    let after = fs::metadata(&file)?;
+    ensure!(after.ino() != before.ino(), "the file was not replaced");
+    let found = (after.uid(), after.gid(), after.mode() & 0o777);
+    ensure!(found == (1001, 1002, 0o640), "{found:?}");
     Ok(())
 }

@@ -5,13 +5,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::pty::{Winsize, openpty};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
@@ -88,15 +88,9 @@ impl OnTerminal {
 
     /// Starts a command on a separate terminal.
     fn of(command: &mut Command, folder: TempDir) -> Result<Self> {
-        let pair = openpty(&SIZE, None)?;
+        let pair = put_on_terminal(command)?;
         let before = tcgetattr(&pair.slave)?;
-        let end = || pair.slave.try_clone().map(Stdio::from);
-        let child = command
-            .env("TERM", "xterm-256color")
-            .stdin(end()?)
-            .stdout(end()?)
-            .stderr(end()?)
-            .spawn()?;
+        let child = command.spawn()?;
         let shown = Arc::new(Mutex::new(Parser::new(ROWS, COLUMNS, 0)));
         let (mut master, parser) = (File::from(pair.master), Arc::clone(&shown));
         let keys = master.try_clone()?;
@@ -182,6 +176,10 @@ impl OnTerminal {
             let shown = self.shown.lock().expect("the reader does not panic");
             Ok((!shown.screen().alternate_screen()).then_some(()))
         })?;
+        self.check_settings()
+    }
+
+    fn check_settings(&self) -> Result<()> {
         ensure!(
             tcgetattr(&self.slave)? == self.before,
             "the terminal's settings are others"
@@ -189,25 +187,30 @@ impl OnTerminal {
         Ok(())
     }
 
-    /// Waits for the end; checks that the terminal is restored and has the output of the command of `exec`.
-    fn end(self) -> Result<ExitStatus> {
-        self.end_with("first words")
+    /// Waits for the end of the command of `exec` by SIGTERM; checks that the terminal is restored and has its output.
+    fn end(self) -> Result<()> {
+        self.end_with("first words", TERMINATED)
     }
 
-    /// Waits for the end; checks that the terminal is restored, with this text and farwire's messages on it.
-    fn end_with(mut self, printed: &str) -> Result<ExitStatus> {
+    /// Waits for the end with this exit code; checks that the terminal is restored, with this text and farwire's messages on it.
+    fn end_with(mut self, printed: &str, code: i32) -> Result<()> {
         let status = process::end_of(&mut self.child)?;
+        ensure!(status.code() == Some(code), "{status}: {}", self.text());
         self.await_text(printed)?;
         self.await_line("what farwire said", |line| line.starts_with("farwire: "))?;
         let shown = self.shown.lock().expect("the reader does not panic");
         let screen = shown.screen();
         ensure!(!screen.alternate_screen(), "the screen is still shown");
         ensure!(!screen.hide_cursor(), "the cursor is hidden");
-        ensure!(
-            tcgetattr(&self.slave)? == self.before,
-            "the terminal's settings are others"
-        );
-        Ok(status)
+        self.check_settings()
+    }
+
+    /// Presses q, waits for the end with success, and checks that the terminal is restored.
+    fn quit(mut self) -> Result<()> {
+        self.press("q")?;
+        let status = process::end_of(&mut self.child)?;
+        ensure!(status.success(), "{status}: {}", self.text());
+        self.await_restored()
     }
 }
 
@@ -218,20 +221,27 @@ impl Drop for OnTerminal {
     }
 }
 
-#[test_support::test(Namespaces)]
-fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
+/// Opens a terminal for `command`, which is to be started on it.
+fn put_on_terminal(command: &mut Command) -> Result<OpenptyResult> {
     let pair = openpty(&SIZE, None)?;
-    // The program must not hold the end that this test closes.
+    // The program must not hold the end that a test closes.
     fcntl(&pair.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
     let end = || pair.slave.try_clone().map(Stdio::from);
-    let mut command = process::farwire();
     command
-        .args(["exec", "--tui", "--delay", "1ms", "--", "sh", "-c"])
-        .arg("echo first words; exec sleep 1000")
         .env("TERM", "xterm-256color")
         .stdin(end()?)
         .stdout(end()?)
         .stderr(end()?);
+    Ok(pair)
+}
+
+#[test_support::test(Namespaces)]
+fn a_terminal_that_is_gone_ends_the_command_and_the_link() -> Result<()> {
+    let mut command = process::farwire();
+    command
+        .args(["exec", "--tui", "--delay", "1ms", "--", "sh", "-c"])
+        .arg("echo first words; exec sleep 1000");
+    let pair = put_on_terminal(&mut command)?;
     let mut child = command.spawn()?;
     drop(command);
     drop(pair.slave);
@@ -286,9 +296,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
     screen.press("p")?;
     screen.await_text("PAUSED")?;
     screen.press("q")?;
-    let status = screen.end()?;
-    ensure!(status.code() == Some(TERMINATED), "{status}");
-    Ok(())
+    screen.end()
 }
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -319,9 +327,7 @@ fn a_rule_is_typed_and_counted_and_a_schedule_shows_its_time_and_is_moved() -> R
     let conditions = screen.conditions()?;
     ensure!(conditions["rules"].is_null(), "{conditions}");
     screen.press("q")?;
-    let status = screen.end()?;
-    ensure!(status.code() == Some(TERMINATED), "{status}");
-    Ok(())
+    screen.end()
 }
 
 /// The test runs in a separate namespace, which ends with it.
@@ -337,10 +343,7 @@ fn a_screen_shows_a_box_between_two_interfaces_and_its_keys_change_it() -> Resul
     screen.await_text("[delay 3ms]")?;
     screen.press(UP)?;
     screen.await_text("[delay 5ms]")?;
-    screen.press("q")?;
-    let status = process::end_of(&mut screen.child)?;
-    ensure!(status.success(), "{status}: {}", screen.text());
-    screen.await_restored()
+    screen.quit()
 }
 
 #[test_support::test(Namespaces, Tool("ping"))]
@@ -350,8 +353,7 @@ fn a_signal_ends_a_screen_and_the_terminal_is_as_it_was() -> Result<()> {
         // Before this point, SIGINT would end farwire without the screen.
         screen.await_text("first words")?;
         screen.signal(signal)?;
-        let status = screen.end()?;
-        ensure!(status.code() == Some(TERMINATED), "{signal}: {status}");
+        screen.end().with_context(|| signal.to_string())?;
     }
     Ok(())
 }
@@ -375,9 +377,7 @@ fn a_screen_shows_a_run_its_links_how_far_it_is_and_its_figures_no_key_changes_i
     screen.await_text("PAUSED")?;
     ensure!(screen.text().contains("conditions: delay 2ms"));
     screen.press("q")?;
-    let status = screen.end_with("--resume")?;
-    ensure!(status.code() == Some(1), "{status}");
-    Ok(())
+    screen.end_with("--resume", 1)
 }
 
 #[test_support::test(Namespaces)]
@@ -387,8 +387,8 @@ fn a_signal_ends_a_runs_screen_and_what_the_run_came_to_stands_on_the_terminal_a
         let screen = OnTerminal::run()?;
         screen.signal(signal)?;
         // This is the figure of the case that was measured.
-        let status = screen.end_with("short")?;
-        ensure!(status.code() == Some(1), "{signal}: {status}");
+        let ended = screen.end_with("short", 1);
+        ended.with_context(|| signal.to_string())?;
     }
     Ok(())
 }
@@ -444,10 +444,7 @@ fn a_screen_shows_the_tests_of_a_far_end_and_a_key_resets_their_counters() -> Re
     screen.await_line("a total of nothing", |line| {
         is_total(line, " 0 bytes ") && !is_total(line, "iB")
     })?;
-    screen.press("q")?;
-    let status = process::end_of(&mut screen.child)?;
-    ensure!(status.success(), "{status}: {}", screen.text());
-    screen.await_restored()
+    screen.quit()
 }
 
 #[test_support::test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::browser::Browser;
 use super::reports::{self, SWEEPS};
 use super::run::experiment;
-use super::walk::Running;
+use super::walk::Walk;
 use test_support::process;
 
 const AXE: &str = "axe/axe_playwright_python/axe.min.js";
@@ -67,20 +67,18 @@ fn nothing_serious(browser: &Browser) -> Result<()> {
 )]
 fn axe_core_finds_nothing_serious_on_the_page_wide_and_narrow_light_and_dark() -> Result<()> {
     let axe = fs::read_to_string(process::format_tool(AXE))?;
-    let folder = tempfile::tempdir()?;
-    let link = Running::start(&folder.path().join("pings"), &[])?;
-    let browser = Browser::start(folder.path())?;
-    browser.open(&link.url)?;
+    let walk = Walk::start(tempfile::tempdir()?, &[])?;
+    let browser = &walk.browser;
     browser.wait("document.querySelectorAll('#figures figure:first-child polyline').length > 0")?;
     browser.run(&axe)?;
     ensure!(
         seriously(
-            &browser,
+            browser,
             "document.body.append(document.createElement('img'));"
         )? > 0
     );
     browser.run("document.querySelector('body > img').remove();")?;
-    nothing_serious(&browser)
+    nothing_serious(browser)
 }
 
 #[test_support::test(All, Tool("chromium"), Tool("chromedriver"), FormatTool(AXE))]

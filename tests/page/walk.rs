@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tempfile::TempDir;
 
 use super::browser::{Browser, ENTER};
 use test_support::is_soak;
@@ -30,17 +31,15 @@ fn the_page_asks_for_the_token_that_is_wanted() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let token = folder.path().join("token");
     fs::write(&token, "token-0123456789abcdef")?;
-    let flags = ["--token-file".as_ref(), token.as_os_str()];
-    let link = Running::start(&folder.path().join("pings"), &flags)?;
-    let browser = Browser::start(folder.path())?;
-    browser.open(&link.url)?;
+    let walk = Walk::start(folder, &["--token-file".as_ref(), token.as_os_str()])?;
+    let browser = &walk.browser;
     browser.wait("document.getElementById('token-dialog').open")?;
     browser.fill("#token", &format!("wrong{ENTER}"))?;
     browser.wait("document.getElementById('token-wrong').textContent !== ''")?;
     browser.fill("#token", &format!("token-0123456789abcdef{ENTER}"))?;
-    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")?;
+    walk.says("delay 20ms")?;
     browser.fill("#c-delay", &format!("60ms{ENTER}"))?;
-    browser.wait("document.getElementById('state-words').textContent.includes('delay 60ms')")
+    walk.says("delay 60ms")
 }
 
 #[test_support::test(
@@ -52,43 +51,35 @@ fn the_page_asks_for_the_token_that_is_wanted() -> Result<()> {
 )]
 fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_scenario() -> Result<()>
 {
-    let folder = tempfile::tempdir()?;
-    let pings = folder.path().join("pings");
-    let link = Running::start(&pings, &[])?;
-    let browser = Browser::start(folder.path())?;
-    browser.open(&link.url)?;
-    let says = |words: &str| {
-        browser.wait(&format!(
-            "document.getElementById('state-words').textContent.includes('{words}')"
-        ))
-    };
-    says("delay 20ms")?;
+    let walk = Walk::start(tempfile::tempdir()?, &[])?;
+    let browser = &walk.browser;
+    walk.says("delay 20ms")?;
     browser.wait("parseFloat(document.querySelector('#tile-trip b').textContent) >= 40")?;
     browser.wait(
         "[...document.querySelectorAll('figure')].some((one) => one.textContent.startsWith('Round trip') && !one.hidden
             && one.querySelector('.look2') !== null)",
     )?;
 
-    change_by_hand(&browser, &pings)?;
-    says("delay 60ms")?;
-    says("loss 10%")?;
+    change_by_hand(&walk)?;
+    walk.says("delay 60ms")?;
+    walk.says("loss 10%")?;
     browser.click("#undo")?;
-    wait_for_pings(&pings, |ms| ms < 110.0)?;
-    says("delay 20ms")?;
+    walk.wait_for_pings(|ms| ms < 110.0)?;
+    walk.says("delay 20ms")?;
 
     // An empty length of a lease must not make a permanent change.
     browser.click("#lease-wanted")?;
     browser.wait("(document.getElementById('lease-seconds').value = '') === ''")?;
-    choose_profile(&browser, "mobile")?;
+    choose_profile(browser, "mobile")?;
     browser.wait(
         "document.body.textContent.includes('Enter after how many seconds the link reverts')",
     )?;
-    says("delay 20ms")?;
+    walk.says("delay 20ms")?;
     browser.click("#lease-wanted")?;
-    choose_profile(&browser, "mobile")?;
-    says("delay 26.55ms")?;
-    run_command(&browser)?;
-    run_scenario(&browser, folder.path())?;
+    choose_profile(browser, "mobile")?;
+    walk.says("delay 26.55ms")?;
+    run_command(browser)?;
+    run_scenario(browser, walk.folder.path())?;
     // A slowly typed value is tried before it is complete.
     let errors = browser.errors()?;
     let is_half_typed =
@@ -107,17 +98,9 @@ fn by_the_page_a_link_is_changed_undone_and_taken_away_as_a_command_and_as_a_sce
     Tool("wget")
 )]
 fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let pings = folder.path().join("pings");
-    let link = Running::start(&pings, &[])?;
-    let browser = Browser::start(folder.path())?;
-    browser.open(&link.url)?;
-    let says = |words: &str| {
-        browser.wait(&format!(
-            "document.getElementById('state-words').textContent.includes('{words}')"
-        ))
-    };
-    says("delay 20ms")?;
+    let walk = Walk::start(tempfile::tempdir()?, &[])?;
+    let browser = &walk.browser;
+    walk.says("delay 20ms")?;
     let choose = |content: &str| {
         browser.wait(&format!(
             "(chooser => {{ const files = new DataTransfer(); files.items.add(new File([{content}], 'drive.csv'));
@@ -130,8 +113,8 @@ fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
     browser.wait("document.getElementById('c-trace').value === 'drive.csv'")?;
     browser.wait("!document.getElementById('apply').disabled")?;
     browser.click("#apply")?;
-    says("trace drive.csv")?;
-    wait_for_pings(&pings, |ms| ms >= 120.0)?;
+    walk.says("trace drive.csv")?;
+    walk.wait_for_pings(|ms| ms >= 120.0)?;
     // The link states the trace in its own form, which is no edit.
     browser.wait("document.getElementById('apply').disabled")?;
     browser.wait(
@@ -143,10 +126,10 @@ fn by_the_page_a_link_follows_the_trace_of_a_file() -> Result<()> {
     )?;
     browser.wait("document.querySelector('.more').open")?;
     browser.fill("#c-trace", &format!("drive.csv,hold{ENTER}"))?;
-    says("hold")?;
-    wait_for_pings(&pings, |ms| ms >= 120.0)?;
+    walk.says("hold")?;
+    walk.wait_for_pings(|ms| ms >= 120.0)?;
     browser.fill("#c-trace", &format!(" {ENTER}"))?;
-    wait_for_pings(&pings, |ms| ms < 110.0)
+    walk.wait_for_pings(|ms| ms < 110.0)
 }
 
 /// A link that `farwire fit` wrote is put into force by its button.
@@ -164,20 +147,18 @@ fn the_page_puts_a_fitted_link_into_force() -> Result<()> {
     let fitted = "# The path to the office\n# [fitted] farwire fit, \"office\", 2026: as measured\n\ndelay = \"33ms\"\n";
     fs::write(profiles.join("office.toml"), fitted)?;
     fs::write(profiles.join("plain.toml"), "# By hand\ndelay = \"1ms\"\n")?;
-    let flags = ["--profiles".as_ref(), profiles.as_os_str()];
-    let link = Running::start(&folder.path().join("pings"), &flags)?;
-    let browser = Browser::start(folder.path())?;
-    browser.open(&link.url)?;
-    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")?;
+    let walk = Walk::start(folder, &["--profiles".as_ref(), profiles.as_os_str()])?;
+    let browser = &walk.browser;
+    walk.says("delay 20ms")?;
     browser.wait("document.querySelectorAll('#fitted button').length === 1")?;
     browser.wait(
         "document.getElementById('fitted').textContent.includes('office: The path to the office')",
     )?;
     browser.wait("!document.querySelector('#fitted button').disabled")?;
     browser.click("#fitted button")?;
-    browser.wait("document.getElementById('state-words').textContent.includes('delay 33ms')")?;
+    walk.says("delay 33ms")?;
     browser.click("#undo")?;
-    browser.wait("document.getElementById('state-words').textContent.includes('delay 20ms')")
+    walk.says("delay 20ms")
 }
 
 /// Chooses a profile in the list.
@@ -188,13 +169,14 @@ fn choose_profile(browser: &Browser, name: &str) -> Result<()> {
 }
 
 /// Types another delay and a loss; curve, counters and a real ping must follow.
-fn change_by_hand(browser: &Browser, pings: &Path) -> Result<()> {
+fn change_by_hand(walk: &Walk) -> Result<()> {
+    let browser = &walk.browser;
     browser.fill("#c-loss", "10%")?;
     browser.fill("#c-delay", "60ms")?;
     browser.wait("document.getElementById('implies').textContent.includes('120 ms')")?;
     browser.fill("#c-delay", &format!("60ms{ENTER}"))?;
     let changed = Instant::now();
-    wait_for_pings(pings, |ms| ms >= 120.0)?;
+    walk.wait_for_pings(|ms| ms >= 120.0)?;
     let ping = changed.elapsed();
     browser.wait("parseFloat(document.querySelector('#tile-trip b').textContent) >= 120")?;
     let page = changed.elapsed();
@@ -262,18 +244,51 @@ fn length_of(scenario: &str) -> Result<Duration> {
     Ok(Duration::from_nanos(interval.0) * u32::try_from(count)?)
 }
 
-/// Waits until the time of the latest ping, in ms, satisfies `is_so`.
-fn wait_for_pings(pings: &Path, is_so: impl Fn(f64) -> bool) -> Result<()> {
-    wait_for("pings to follow the change", || {
-        let text = fs::read_to_string(pings)?;
-        Ok(round_trips(&text).last().filter(|ms| is_so(*ms)).map(drop))
-    })
-}
-
 /// Reads the round trips in the output of ping(8), in ms.
 fn round_trips(said: &str) -> impl Iterator<Item = f64> {
     let times = said.split("time=").skip(1);
     times.filter_map(|rest| rest.split(' ').next()?.parse().ok())
+}
+
+/// A link that carries a download and pings, and a browser that shows its page.
+pub(crate) struct Walk {
+    pub(crate) browser: Browser,
+    _link: Running,
+    /// The output of the pings.
+    pings: PathBuf,
+    /// Has the output and the downloads.
+    folder: TempDir,
+}
+
+impl Walk {
+    /// Starts the link with these additional flags, and opens its page.
+    pub(crate) fn start(folder: TempDir, flags: &[&OsStr]) -> Result<Self> {
+        let pings = folder.path().join("pings");
+        let link = Running::start(&pings, flags)?;
+        let browser = Browser::start(folder.path())?;
+        browser.open(&link.url)?;
+        Ok(Self {
+            browser,
+            _link: link,
+            pings,
+            folder,
+        })
+    }
+
+    /// Waits until the page states these conditions.
+    fn says(&self, words: &str) -> Result<()> {
+        self.browser.wait(&format!(
+            "document.getElementById('state-words').textContent.includes('{words}')"
+        ))
+    }
+
+    /// Waits until the time of the latest ping, in ms, satisfies `is_so`.
+    fn wait_for_pings(&self, is_so: impl Fn(f64) -> bool) -> Result<()> {
+        wait_for("pings to follow the change", || {
+            let text = fs::read_to_string(&self.pings)?;
+            Ok(round_trips(&text).last().filter(|ms| is_so(*ms)).map(drop))
+        })
+    }
 }
 
 /// A link that carries a download and pings, and the address of its page.
@@ -284,7 +299,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts the link with these additional flags.
-    pub(crate) fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
+    fn start(pings: &Path, flags: &[&OsStr]) -> Result<Self> {
         let traffic = "wget -qO /dev/null http://$FARWIRE_SERVER/seconds/600 & exec ping -i 0.1 $FARWIRE_SERVER";
         let mut farwire = farwire();
         farwire

@@ -1,5 +1,6 @@
 //! Output of results to standard output or to a file.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,9 @@ use serde::Serialize;
 
 use record::output_directory::OutputDirectory;
 use record::printable::printable_json;
+
+/// The name of the page beside a record or a fit.
+pub const PAGE: &str = "report.html";
 
 /// A file that is opened before the results exist.
 #[derive(Debug)]
@@ -78,11 +82,12 @@ impl Prepared {
     }
 }
 
-/// Replaces the file `path` with the output of `write` once the output is complete. A path that is not a regular file,
-/// such as a pipe or a symbolic link, is opened and written directly.
+/// Replaces the file `path` with the output of `write` once the output is complete, as [`OutputDirectory::replace`] does.
+/// A path that is not a regular file, such as a pipe or a symbolic link, is opened and written directly.
 ///
 /// # Errors
-/// Returns the errors of `write` and of the file system. A regular file then keeps its old content.
+/// Returns the errors of `write` and of the file system. A regular file then keeps its old content, unless no new file can
+/// replace it.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&File) -> std::result::Result<(), E>,
@@ -112,6 +117,19 @@ pub fn write(target: Option<&Path>, text: &str) -> Result<()> {
             result => result.context("standard output"),
         },
     }
+}
+
+/// Writes `text` to the file `name` of `directory`, as [`OutputDirectory::replace`] does. A link of this name is replaced
+/// and not followed.
+///
+/// # Errors
+/// Returns an error that names the file if it cannot be written.
+pub fn write_beside(directory: &Path, name: impl AsRef<OsStr>, text: &str) -> Result<()> {
+    let name = name.as_ref();
+    let write = |mut file: &File| file.write_all(text.as_bytes());
+    let within = OutputDirectory::open(directory);
+    let written = within.and_then(|within| within.replace(name, write));
+    written.with_context(|| unwritable(&directory.join(name)))
 }
 
 /// Writes `value` as indented JSON, as [`write()`] does.

@@ -1,4 +1,4 @@
-//! All system calls and all unsafe code of farwire: ports, GSO frames, namespaces, clocks, offloads.
+//! All unsafe code of farwire, and its system calls for packets, interfaces, namespaces and privileges.
 
 mod af_packet;
 pub mod bed;

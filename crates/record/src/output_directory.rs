@@ -2,13 +2,14 @@
 //!
 //! The directory is held open by its descriptor. Files are named relative to it and opened without following links
 //! (openat(2) with `O_NOFOLLOW`). To replace a file, the new content is written under a temporary name that is then
-//! renamed, so that the old content remains until the new content is complete.
+//! renamed, so that the old content remains until the new content is complete. Where the system allows no new file or
+//! no renaming, the file itself is written.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::{File, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Seek as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -134,21 +135,33 @@ impl OutputDirectory {
     }
 
     /// Replaces the file `name` by the output of `write` when it is complete. A replaced file passes its permissions
-    /// on.
+    /// on, and its owner and group as far as this process may set them.
+    ///
+    /// An existing file that no new file can replace is written in place: the user may write the file but not its
+    /// directory, or the file is a mount point, as in a container.
     ///
     /// # Errors
-    /// Those of `write` and of the system. On an error nothing has changed.
+    /// Those of `write` and of the system. On an error nothing has changed, except in a file that is written in place.
+    /// Such a file is refused in the cases of [`OutputDirectory::append`].
     pub fn replace<E: From<io::Error>>(
         &self,
         name: &OsStr,
         write: impl FnOnce(&File) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (file, new) = NewFile::begin(self, name)?;
+        let (mut file, new) = match NewFile::begin(self, name) {
+            Ok(begun) => begun,
+            Err(error) => return write(&self.emptied(name, error)?),
+        };
         if let Ok(old) = self.read(name).and_then(|old| old.metadata()) {
-            file.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
+            pass_on(&old, &file)?;
         }
         write(&file)?;
-        Ok(new.finish(name)?)
+        if let Err(error) = new.finish(name) {
+            let mut old = self.emptied(name, error)?;
+            file.rewind()?;
+            io::copy(&mut file, &mut old)?;
+        }
+        Ok(())
     }
 
     /// Renames the file `from` to `to`, in place of any file that has this name.
@@ -185,6 +198,24 @@ impl OutputDirectory {
 
     fn create_new(&self, name: &OsStr) -> io::Result<File> {
         self.open_at(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)
+    }
+
+    /// Opens the file `name` and removes its content, if `error` says that the system does not let a new file replace
+    /// it. Otherwise, and if there is no such file, `error` is returned.
+    fn emptied(&self, name: &OsStr, error: io::Error) -> io::Result<File> {
+        let errno = error.raw_os_error().map(Errno::from_raw);
+        // The user may not write the directory, it is read-only, or the file is a mount point. EPERM is missing: in a
+        // directory with the sticky bit, such as /tmp, it means that the file belongs to somebody else.
+        let in_place = [Errno::EACCES, Errno::EROFS, Errno::EBUSY];
+        if !errno.is_some_and(|errno| in_place.contains(&errno)) {
+            return Err(error);
+        }
+        let file = match self.open_own(name, OFlag::O_WRONLY) {
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Err(error),
+            opened => opened?,
+        };
+        file.set_len(0)?;
+        Ok(file)
     }
 
     fn open_own(&self, name: &OsStr, flags: OFlag) -> io::Result<File> {
@@ -231,6 +262,16 @@ impl Drop for NewFile<'_> {
         // A file that was renamed no longer has this name, so nothing is removed.
         let _ = self.within.remove(&self.temporary);
     }
+}
+
+/// Gives a new file the permissions of the old one and, where the system allows it, its owner and group.
+fn pass_on(old: &Metadata, new: &File) -> io::Result<()> {
+    new.set_permissions(Permissions::from_mode(old.mode() & 0o777))?;
+    // Only root may give a file to another user. Everybody may give it to a group of theirs.
+    if fchown(new, Some(old.uid()), Some(old.gid())).is_err() {
+        let _ = fchown(new, None, Some(old.gid()));
+    }
+    Ok(())
 }
 
 /// Returns `name` if it is the name of a single file and not a path.

@@ -467,7 +467,9 @@ pub(super) fn names(pair: &ComparedPair) -> String {
     format!("{} / {}", value.short, base.short)
 }
 
-/// Lists pairs of values, or their number if there are many: "bbr and cubic, or bbr and reno"; `None` without any.
+/// Formats the words after "between" in a sentence about these pairs. A few pairs are listed by their values, with `word`
+/// before each but the first: "bbr and cubic, or between bbr and reno". Of many pairs, only the number is stated: "the
+/// values of 5 other pairs". Without a pair, this returns `None`.
 fn between(pairs: &[&ComparedPair], word: &str) -> Option<String> {
     let values = |pair: &&ComparedPair| {
         let [base, value] = &pair.values;

@@ -1,9 +1,8 @@
 //! The options of commands that run an experiment, and the steps from a plan to a record.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write as _};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,6 +33,7 @@ use conditions::reach::{self, Host};
 use conditions::warnings;
 use instruments::failure::{Blame, Failure};
 use instruments::measure;
+use instruments::output::{self, PAGE};
 use model::Nanos;
 use netio::stop::Stop;
 use record::lateness::LateBudget;
@@ -44,8 +44,7 @@ use record::quantity::counted;
 use record::{GivenScenario, Record, RecordHead, RecordWriter, Shard, ShardBy, ShardNumber};
 use report::{DataRows, DataSelection, DataTable};
 
-/// The reports beside a record.
-pub(crate) const PAGE: &str = "report.html";
+/// The tables beside a record.
 const RUNS: &str = "runs.csv";
 const SAMPLES: &str = "samples.csv";
 /// The heading of the options that choose runs.
@@ -418,7 +417,7 @@ impl FinishedExperiment {
 
 /// Writes the reports beside a record.
 pub(crate) fn write_reports(record: &Record, directory: &Path) -> Result<()> {
-    write_beside(directory, PAGE, &report::html(record)?)?;
+    output::write_beside(directory, PAGE, &report::html(record)?)?;
     write_table(record, directory, RUNS, DataRows::Runs)?;
     write_table(record, directory, SAMPLES, DataRows::Samples)
 }
@@ -437,15 +436,6 @@ fn write_table(record: &Record, directory: &Path, name: &str, rows: DataRows) ->
     let within = OutputDirectory::open(directory);
     let written = within.map_err(anyhow::Error::from);
     let written = written.and_then(|within| within.replace(name.as_ref(), write));
-    written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
-}
-
-/// Writes `text` to the file `name` of `directory`. A link of this name is replaced and not followed.
-pub(crate) fn write_beside(directory: &Path, name: impl AsRef<OsStr>, text: &str) -> Result<()> {
-    let name = name.as_ref();
-    let write = |mut file: &File| file.write_all(text.as_bytes());
-    let within = OutputDirectory::open(directory);
-    let written = within.and_then(|within| within.replace(name, write));
     written.with_context(|| format!("{}: cannot write", directory.join(name).display()))
 }
 

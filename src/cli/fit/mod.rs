@@ -17,7 +17,8 @@ use conditions::LinkSpec;
 use conditions::read::toml_text;
 use fit::{Comparison, LinkFit, Origin, PathObservations};
 use instruments::failure::{Blame, Failure};
-use instruments::{Live, Session, output};
+use instruments::output::{self, PAGE, write_beside};
+use instruments::{Live, Session};
 use jiff::Timestamp;
 use model::{Bytes, Nanos};
 use netio::stop::Stop;
@@ -26,7 +27,6 @@ use report::Terminal;
 
 use self::measure::{Limits, Measured};
 use self::show::FitResult;
-use super::args::experiment_run::{PAGE, write_beside};
 use super::args::headings;
 use super::host_watch::HostWatch;
 use crate::notes::{note, warn};
@@ -133,7 +133,7 @@ impl FitArgs {
         };
         write_beside(&out, "fit.json", &output::json(&result)?)?;
         write_beside(&out, "report.txt", &result.text(Terminal::NONE))?;
-        let page = result.page(drawings).html().context("report.html")?;
+        let page = result.page(drawings).html().context(PAGE)?;
         write_beside(&out, PAGE, &page)?;
         let text = result.text(super::terminal());
         super::show(self.json.as_deref(), &result, &text, io::sink())?;
