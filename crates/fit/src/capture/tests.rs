@@ -1,11 +1,17 @@
 //! Tests of captures of one end and of both ends.
 
-use pcap_file::TsResolution;
+use std::time::Duration;
+
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
-use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsBlock;
+use pcap_file::pcapng::blocks::interface_statistics::{
+    InterfaceStatisticsBlock, InterfaceStatisticsOption,
+};
+use pcap_file::{DataLink, TsResolution};
 
+use super::packets::{INBOUND, UDP};
 use super::*;
 use crate::LinkFit;
 
@@ -306,35 +312,4 @@ fn what_the_emulator_did_late_or_immediately_is_no_property_of_its_link() {
     let observed = read_capture(&written_with(&packets, [0; 2])).unwrap();
     assert_eq!(observed.idle.losses.map(|one| one.unwrap().lost), [0; 2]);
     has_delays(&LinkFit::of(&observed));
-}
-
-#[test]
-fn neighbour_discovery_and_groups_of_the_link_do_not_cross_a_path() {
-    let to = |text: &str| text.parse::<IpAddr>().unwrap();
-    assert!(is_of_the_link(to("2001:db8::1"), ICMPV6, &[135]));
-    assert!(is_of_the_link(to("ff02::16"), 0, &[58]));
-    assert!(!is_of_the_link(to("2001:db8::1"), ICMPV6, &[128]));
-    assert!(!is_of_the_link(to("ff0e::1"), UDP, &[135]));
-    assert!(!is_of_the_link(to("192.0.2.1"), ICMPV6, &[135]));
-}
-
-#[test]
-fn the_comment_of_a_packet_states_when_it_was_due() {
-    let late = "delivered 23.112 ms after arrival, due after 10.000 ms, 13112.0 us late";
-    assert_eq!(delivered_after(late), Some(10_000_000));
-    let undue = "delivered 23.112 ms after arrival";
-    assert_eq!(delivered_after(undue), Some(23_112_000));
-    for other in ["delivered", "delivered soon ms", "in flight at the end"] {
-        assert_eq!(delivered_after(other), None);
-    }
-    let of = |flags, comment: &'static str| {
-        outcome(&[
-            EnhancedPacketOption::Flags(flags),
-            EnhancedPacketOption::Comment(comment.into()),
-        ])
-    };
-    assert_eq!(of(INBOUND, late), Outcome::After(10_000_000));
-    assert_eq!(of(INBOUND, "dropped: loss"), Outcome::Lost);
-    assert_eq!(of(INBOUND, "dropped: queue full"), Outcome::Unstated);
-    assert_eq!(of(2, late), Outcome::Unstated);
 }
