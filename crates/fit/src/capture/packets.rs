@@ -302,12 +302,13 @@ impl Packet {
     }
 }
 
-/// Returns whether a packet is neighbour or router discovery (RFC 4861), or goes to a group of the link, as MLD does. It does
-/// not cross a path, is the same each time, and passes an emulated link without a delay.
+/// Returns whether a packet is neighbour or router discovery (RFC 4861), or goes to a group of the link, as MLD and IGMP do
+/// (RFC 4291, section 2.7; RFC 5771, section 4). Routers do not forward it, so that it does not cross a path, and it is often
+/// the same each time.
 fn is_of_the_link(to: IpAddr, protocol: u8, payload: &[u8]) -> bool {
     let is_discovery = protocol == ICMPV6 && matches!(payload.first(), Some(133..=137));
     match to {
-        IpAddr::V4(_) => false,
+        IpAddr::V4(to) => to.octets().starts_with(&[224, 0, 0]),
         IpAddr::V6(to) => is_discovery || to.segments()[0] & 0xff0f == 0xff02,
     }
 }
@@ -344,6 +345,8 @@ mod tests {
         assert!(is_of_the_link(to("ff02::16"), 0, &[58]));
         assert!(!is_of_the_link(to("2001:db8::1"), ICMPV6, &[128]));
         assert!(!is_of_the_link(to("ff0e::1"), UDP, &[135]));
+        assert!(is_of_the_link(to("224.0.0.251"), UDP, &[]));
+        assert!(!is_of_the_link(to("224.0.1.1"), UDP, &[]));
         assert!(!is_of_the_link(to("192.0.2.1"), ICMPV6, &[135]));
     }
 
