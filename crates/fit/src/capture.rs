@@ -17,7 +17,7 @@ use crate::files::{FileError, enough, of_probes};
 use crate::full::{Arrival, FullDirection};
 use crate::observations::{PathObservations, Probe, ProbeSession, index};
 use packets::{Capture, Outcome, Packet};
-use pairing::{STAMPS_NS, arrivals, needed, overtakes};
+use pairing::{Needed, STAMPS_NS, arrivals, overtakes};
 
 pub use packets::is_capture;
 
@@ -239,19 +239,17 @@ impl Capture {
             (packets, times)
         });
         let groups: Vec<(Vec<&Packet>, Vec<u64>)> = groups.collect();
-        // The least and the longest time that packets without equal ones needed.
-        let mut ranges: BTreeMap<(IpAddr, IpAddr), [i128; 2]> = BTreeMap::new();
+        let mut known: BTreeMap<(IpAddr, IpAddr), Needed> = BTreeMap::new();
         for (packets, times) in &groups {
             if let ([packet], [at_ns]) = (packets.as_slice(), times.as_slice()) {
-                let needed = needed(packet.at_ns, *at_ns);
-                let [least, most] = ranges.entry(packet.ends).or_insert([needed; 2]);
-                (*least, *most) = (needed.min(*least), needed.max(*most));
+                let needed = known.entry(packet.ends).or_default();
+                needed.add(packet.at_ns, *at_ns);
             }
         }
         for (packets, times) in groups {
             let sent: Vec<u64> = packets.iter().map(|packet| packet.at_ns).collect();
-            let range = packets.first().and_then(|first| ranges.get(&first.ends));
-            match arrivals(&sent, &times, range.copied()) {
+            let needed = packets.first().and_then(|first| known.get(&first.ends));
+            match arrivals(&sent, &times, needed.and_then(Needed::range)) {
                 Some(arrived) => pairs.crossings.extend(packets.into_iter().zip(arrived)),
                 None => pairs.unclear.extend(packets),
             }

@@ -209,7 +209,9 @@ fn packets_that_were_sent_again_with_equal_content_count_as_lost_once() {
         let up = |ttl| frame(1000 + again, Direction::Up, ttl);
         packets.push((0, at_us, up(64)));
         packets.push((0, at_us + 200_000, up(64)));
-        packets.push((1, at_us + 220_000, up(60)));
+        // The stamps of some differ from those of the packets without copies.
+        let at_us = at_us + 220_000 + 50 * u64::from(again % 2);
+        packets.push((1, at_us, up(60)));
     }
     let observed = read_capture(&written(&packets)).unwrap();
     // Those of the last second may still be on their way.
@@ -217,6 +219,30 @@ fn packets_that_were_sent_again_with_equal_content_count_as_lost_once() {
     assert_eq!((up.lost, down.lost), (16, 0));
     assert_eq!(observed.idle.unclear, [0; 2]);
     has_delays(&LinkFit::of(&observed));
+}
+
+#[test]
+fn few_packets_do_not_show_how_long_copies_may_need() {
+    let unclear = |others: u32| {
+        let mut packets = Vec::new();
+        for number in 0..others {
+            let at_us = 1_000_000 + 10_000 * u64::from(number);
+            packets.push((0, at_us, frame(number, Direction::Up, 64)));
+            packets.push((1, at_us + 20_000, frame(number, Direction::Up, 60)));
+        }
+        // Both of two equal packets waited for 25 ms.
+        for at_us in [1_500_000, 1_503_000] {
+            packets.push((0, at_us, frame(1000, Direction::Up, 64)));
+            packets.push((1, at_us + 45_000, frame(1000, Direction::Up, 60)));
+        }
+        // Until then, both ends captured.
+        for end in [0, 1] {
+            packets.push((end, 9_000_000, frame(2000 + end, Direction::Up, 64)));
+        }
+        let observed = read_capture(&written(&packets)).unwrap();
+        observed.idle.unclear
+    };
+    assert_eq!([15, 40].map(unclear), [[0, 0], [2, 0]]);
 }
 
 #[test]
