@@ -23,12 +23,14 @@ pub use packets::is_capture;
 
 /// The time before the end of a capture in which a packet may still be on its way, in nanoseconds.
 const ON_ITS_WAY_NS: u64 = 1_000_000_000;
+/// The largest share of packets without equal ones that may arrive before they were sent, unless the clocks are wrong.
+const MOST_IMPOSSIBLE: f64 = 0.01;
 
 /// Reads a capture. With two interfaces, which are the ends of the path, the first one at this end, packets are compared;
 /// with one, it has round trips of pings.
 ///
 /// # Errors
-/// The file is damaged, has more than two interfaces, or too few packets.
+/// The file is damaged, has more than two interfaces or too few packets, or its ends have different clocks.
 pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
     let capture = Capture::read(bytes)?;
     let observed = match capture.ends.each_ref().map(Vec::is_empty) {
@@ -46,6 +48,13 @@ pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
         ),
         other => other,
     })
+}
+
+fn wrong_clocks() -> FileError {
+    FileError::Capture(
+        "the clocks of both ends differ by more than the delay: synchronise them, and capture again"
+            .to_owned(),
+    )
 }
 
 /// Returns the round trips of the pings that one end sent.
@@ -98,8 +107,14 @@ fn pings(packets: &[Packet]) -> ProbeSession {
     }
 }
 
-/// A packet with the time of its arrival at the other end, if it arrived.
-type Crossing<'a> = (&'a Packet, Option<u64>);
+/// A packet that entered a direction.
+struct Crossing<'a> {
+    packet: &'a Packet,
+    /// The time of its arrival at the other end, if it arrived.
+    arrived_ns: Option<u64>,
+    /// Whether no other packet is equal, so that what arrived is the same packet.
+    is_unique: bool,
+}
 
 /// The packets that entered a direction.
 #[derive(Default)]
@@ -110,18 +125,33 @@ struct Pairs<'a> {
     unclear: Vec<&'a Packet>,
 }
 
+impl Crossing<'_> {
+    /// Returns whether it arrived before it was sent, by more than the error of timestamps.
+    fn is_impossible(&self) -> bool {
+        let sent_ns = self.packet.at_ns;
+        self.arrived_ns
+            .is_some_and(|at_ns| at_ns.saturating_add(STAMPS_NS) < sent_ns)
+    }
+}
+
 impl Pairs<'_> {
+    /// Returns whether too many unique packets arrived before they were sent. A few may be different packets, of which each end
+    /// captured one.
+    fn show_wrong_clocks(&self) -> bool {
+        let unique = self.crossings.iter().filter(|one| one.is_unique);
+        let arrived: Vec<&Crossing<'_>> = unique.filter(|one| one.arrived_ns.is_some()).collect();
+        let impossible = arrived.iter().filter(|one| one.is_impossible()).count();
+        impossible as f64 > MOST_IMPOSSIBLE * arrived.len() as f64
+    }
+
     /// Refuses pairs whose packet arrived before it was sent, which are not of one packet.
     fn refuse_impossible(&mut self) {
-        let (kept, refused): (Vec<Crossing<'_>>, Vec<Crossing<'_>>) =
-            std::mem::take(&mut self.crossings)
-                .into_iter()
-                .partition(|(packet, at_ns)| {
-                    at_ns.is_none_or(|at_ns| at_ns.saturating_add(STAMPS_NS) >= packet.at_ns)
-                });
+        let all = std::mem::take(&mut self.crossings).into_iter();
+        let (refused, kept): (Vec<Crossing<'_>>, Vec<Crossing<'_>>) =
+            all.partition(Crossing::is_impossible);
         self.crossings = kept;
         self.unclear
-            .extend(refused.into_iter().map(|(packet, _)| packet));
+            .extend(refused.into_iter().map(|one| one.packet));
     }
 }
 
@@ -133,37 +163,41 @@ impl Capture {
         let mut throughput = Vec::new();
         let mut session = ProbeSession::default();
         for (way, pairs) in &mut directions {
+            if !self.has_one_clock && pairs.show_wrong_clocks() {
+                return Err(wrong_clocks());
+            }
             pairs.refuse_impossible();
             session.unclear[index(*way)] = pairs.unclear.len() as u64;
             let all = &mut pairs.crossings;
-            all.sort_by_key(|(packet, _)| packet.at_ns);
+            all.sort_by_key(|one| one.packet.at_ns);
             if self.misses_arrivals(*way) {
-                all.retain(|(_, at_ns)| at_ns.is_some());
+                all.retain(|one| one.arrived_ns.is_some());
             }
-            let arrivals = all.iter().filter_map(|(packet, at_ns)| {
+            let arrivals = all.iter().filter_map(|one| {
                 Some(Arrival {
-                    sent_ns: packet.at_ns,
-                    at_ns: (*at_ns)?,
-                    bytes: packet.bytes,
+                    sent_ns: one.packet.at_ns,
+                    at_ns: one.arrived_ns?,
+                    bytes: one.packet.bytes,
                 })
             });
             if let Some(full) = FullDirection::of(&arrivals.collect::<Vec<Arrival>>()) {
-                all.retain(|(packet, at_ns)| {
-                    at_ns.is_some_and(|at_ns| full.is_fast(packet.at_ns, at_ns))
+                all.retain(|one| {
+                    one.arrived_ns
+                        .is_some_and(|at_ns| full.is_fast(one.packet.at_ns, at_ns))
                 });
                 throughput.push((*way, full.rates));
             }
         }
         let start_ns = directions
             .iter()
-            .filter_map(|(_, pairs)| Some(pairs.crossings.first()?.0.at_ns))
+            .filter_map(|(_, pairs)| Some(pairs.crossings.first()?.packet.at_ns))
             .min()
             .unwrap_or_default();
         let mut least_ms = 0.0;
         for (way, pairs) in &directions {
             let all = &pairs.crossings;
-            let delays = all.iter().filter_map(|(packet, arrived_ns)| {
-                Some((*arrived_ns)?.saturating_sub(packet.at_ns) as f64 / 1e6)
+            let delays = all.iter().filter_map(|one| {
+                Some(one.arrived_ns?.saturating_sub(one.packet.at_ns) as f64 / 1e6)
             });
             least_ms += delays.reduce(f64::min).unwrap_or_default();
             let place = index(*way);
@@ -171,24 +205,24 @@ impl Capture {
             // A full queue drops packets, so that losses are not random.
             session.losses[place] = Some(match is_full || self.misses_arrivals(*way) {
                 true => Losses::default(),
-                false => Losses::in_order(all.iter().map(|(_, at)| at.is_none())),
+                false => Losses::in_order(all.iter().map(|one| one.arrived_ns.is_none())),
             });
             let arrived = all
                 .iter()
-                .filter_map(|(packet, at)| Some((packet.at_ns, (*at)?)));
+                .filter_map(|one| Some((one.packet.at_ns, one.arrived_ns?)));
             session.reordered[place] = overtakes(&arrived.collect::<Vec<(u64, u64)>>());
-            session
-                .probes
-                .extend(all.iter().map(|(packet, arrived_ns)| {
-                    let mut probe = Probe {
-                        at_s: (packet.at_ns - start_ns) as f64 / 1e9,
-                        lost: arrived_ns.is_none().then_some(*way),
-                        ..Probe::default()
-                    };
-                    probe.one_way_ms[place] =
-                        arrived_ns.map(|at| at.saturating_sub(packet.at_ns) as f64 / 1e6);
-                    probe
-                }));
+            session.probes.extend(all.iter().map(|one| {
+                let sent_ns = one.packet.at_ns;
+                let mut probe = Probe {
+                    at_s: (sent_ns - start_ns) as f64 / 1e9,
+                    lost: one.arrived_ns.is_none().then_some(*way),
+                    ..Probe::default()
+                };
+                probe.one_way_ms[place] = one
+                    .arrived_ns
+                    .map(|at_ns| at_ns.saturating_sub(sent_ns) as f64 / 1e6);
+                probe
+            }));
         }
         // Clocks of two hosts are only known to differ by less than makes a delay negative.
         session.clock_error_ms = if self.has_one_clock {
@@ -220,15 +254,20 @@ impl Capture {
             there.entry(packet.digest).or_default().push(packet.at_ns);
         }
         let mut pairs = Pairs::default();
+        let stated = |packet, arrived_ns| Crossing {
+            packet,
+            arrived_ns,
+            is_unique: true,
+        };
         let mut here: BTreeMap<u64, Vec<&Packet>> = BTreeMap::new();
         for packet in &self.ends[end] {
             match packet.outcome {
                 Outcome::Unstated if packet.is_excluded => {}
                 Outcome::Unstated => here.entry(packet.digest).or_default().push(packet),
-                Outcome::Lost => pairs.crossings.push((packet, None)),
+                Outcome::Lost => pairs.crossings.push(stated(packet, None)),
                 Outcome::After(ns) => {
                     let at_ns = packet.at_ns.saturating_add(ns);
-                    pairs.crossings.push((packet, Some(at_ns)));
+                    pairs.crossings.push(stated(packet, Some(at_ns)));
                 }
             }
         }
@@ -250,7 +289,16 @@ impl Capture {
             let sent: Vec<u64> = packets.iter().map(|packet| packet.at_ns).collect();
             let needed = packets.first().and_then(|first| known.get(&first.ends));
             match arrivals(&sent, &times, needed.and_then(Needed::range)) {
-                Some(arrived) => pairs.crossings.extend(packets.into_iter().zip(arrived)),
+                Some(arrived) => {
+                    let is_unique = packets.len() == 1 && times.len() <= 1;
+                    let both = packets.into_iter().zip(arrived);
+                    let crossings = both.map(|(packet, arrived_ns)| Crossing {
+                        packet,
+                        arrived_ns,
+                        is_unique,
+                    });
+                    pairs.crossings.extend(crossings);
+                }
                 None => pairs.unclear.extend(packets),
             }
         }
@@ -262,10 +310,10 @@ impl Capture {
     fn directions(&self) -> Result<[(Direction, Pairs<'_>); 2], FileError> {
         let [mut at_near, mut at_far] = [0, 1].map(|end| self.pairs(end));
         let mut ahead: BTreeMap<(IpAddr, IpAddr), Vec<f64>> = BTreeMap::new();
-        for (packet, arrived_ns) in &at_near.crossings {
-            if let Some(arrived_ns) = arrived_ns {
-                let all = ahead.entry(packet.ends).or_default();
-                all.push(*arrived_ns as f64 - packet.at_ns as f64);
+        for one in &at_near.crossings {
+            if let Some(arrived_ns) = one.arrived_ns {
+                let all = ahead.entry(one.packet.ends).or_default();
+                all.push(arrived_ns as f64 - one.packet.at_ns as f64);
             }
         }
         let goes_up: BTreeMap<(IpAddr, IpAddr), bool> = ahead
@@ -274,9 +322,7 @@ impl Capture {
             .collect();
         let answers = |(from, to): &(IpAddr, IpAddr)| goes_up.get(&(*to, *from));
         if goes_up.iter().any(|(ends, up)| answers(ends) == Some(up)) {
-            return Err(FileError::Capture(
-                "the clocks of both ends differ by more than the delay: synchronise them, and capture again".to_owned(),
-            ));
+            return Err(wrong_clocks());
         }
         let times = |end: &Vec<Packet>| {
             let times = || end.iter().map(|packet| packet.at_ns);
@@ -293,9 +339,9 @@ impl Capture {
         let matched = at_near
             .crossings
             .iter()
-            .filter(|(_, arrived_ns)| arrived_ns.is_some());
+            .filter(|one| one.arrived_ns.is_some());
         let longest = matched
-            .map(|(packet, _)| packet.bytes)
+            .map(|one| one.packet.bytes)
             .max()
             .unwrap_or_default();
         Ok(DIRECTIONS.map(|way| {
@@ -306,7 +352,7 @@ impl Capture {
                     && packet.bytes <= longest
                     && !packet.is_excluded
             };
-            pairs.crossings.retain(|(packet, _)| counts(packet));
+            pairs.crossings.retain(|one| counts(one.packet));
             pairs.unclear.retain(|packet| counts(packet));
             (way, pairs)
         }))

@@ -104,7 +104,12 @@ fn both_ends(ahead_us: u64) -> Vec<u8> {
 
 /// Checks that the delays are those of the path, without jitter or packets out of order.
 fn has_delays(found: &LinkFit) {
-    for (fit, truth) in [(&found.up, 20.0), (&found.down, 30.0)] {
+    has_delays_of(found, [20.0, 30.0]);
+}
+
+/// Checks that the delays up and down in milliseconds are these, without jitter or packets out of order.
+fn has_delays_of(found: &LinkFit, [up, down]: [f64; 2]) {
+    for (fit, truth) in [(&found.up, up), (&found.down, down)] {
         let delay = fit.delay.as_ref().unwrap();
         assert!((delay.ms.value - truth).abs() < 0.06, "{delay:?}");
         assert!(delay.jitter.is_none() && !delay.reorders, "{delay:?}");
@@ -138,6 +143,47 @@ fn clocks_that_make_delays_negative_are_refused() {
     let error = read_capture(&both_ends(35_000)).unwrap_err().to_string();
     assert!(error.contains("synchronise them"), "{error}");
     assert!(read_capture(&both_ends(5_000)).is_ok());
+}
+
+#[test]
+fn clocks_that_make_some_delays_negative_are_refused() {
+    let ahead_us = 5_000;
+    let with_fast = |count: u32| {
+        let mut packets = crossing(ahead_us, |_| false);
+        // These need 3 ms, so that the clocks let them arrive 2 ms before they were sent.
+        for number in 0..count {
+            let at_us = 1_012_000 + 10_000 * u64::from(number);
+            let down = |ttl| frame(1000 + number, Direction::Down, ttl);
+            packets.push((1, at_us + ahead_us, down(64)));
+            packets.push((0, at_us + 3_000, down(60)));
+        }
+        read_capture(&written(&packets))
+    };
+    let error = with_fast(5).unwrap_err().to_string();
+    assert!(error.contains("synchronise them"), "{error}");
+    // One of a hundred may be of different packets.
+    let observed = with_fast(3).unwrap();
+    assert_eq!(observed.idle.unclear, [0, 3]);
+    has_delays_of(&LinkFit::of(&observed), [25.0, 25.0]);
+}
+
+#[test]
+fn copies_that_would_arrive_before_they_were_sent_say_nothing_about_the_clocks() {
+    let mut packets = crossing(0, |_| false);
+    // Too few packets without copies are left to show which times others may need.
+    packets.retain(|(_, at_us, _)| *at_us < 1_150_000);
+    for copy in 0..10_u64 {
+        let at_us = 2_000_000 + 100_000 * copy;
+        packets.push((0, at_us, frame(1000, Direction::Up, 64)));
+        packets.push((1, at_us - 5_000, frame(1000, Direction::Up, 60)));
+    }
+    // Until then, both ends captured.
+    for end in [0, 1] {
+        packets.push((end, 9_000_000, frame(2000 + end, Direction::Up, 64)));
+    }
+    let observed = read_capture(&written(&packets)).unwrap();
+    assert_eq!(observed.idle.unclear, [10, 0]);
+    has_delays(&LinkFit::of(&observed));
 }
 
 /// Returns a frame of a ping or its answer.
