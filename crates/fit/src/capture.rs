@@ -161,6 +161,7 @@ impl Capture {
     fn both_ends(&self) -> Result<PathObservations, FileError> {
         let mut directions = self.directions()?;
         let mut throughput = Vec::new();
+        let mut lacks = Vec::new();
         let mut session = ProbeSession::default();
         for (way, pairs) in &mut directions {
             if !self.has_one_clock && pairs.show_wrong_clocks() {
@@ -180,7 +181,9 @@ impl Capture {
                     bytes: one.packet.bytes,
                 })
             });
-            if let Some(full) = FullDirection::of(&arrivals.collect::<Vec<Arrival>>()) {
+            let full = FullDirection::of(&arrivals.collect::<Vec<Arrival>>());
+            lacks.extend(self.lack(*way, full.is_some()));
+            if let Some(full) = full {
                 all.retain(|one| {
                     one.arrived_ns
                         .is_some_and(|at_ns| full.is_fast(one.packet.at_ns, at_ns))
@@ -236,6 +239,7 @@ impl Capture {
         Ok(PathObservations {
             idle: session,
             throughput,
+            lacks,
             ..PathObservations::default()
         })
     }
@@ -245,6 +249,21 @@ impl Capture {
     fn misses_arrivals(&self, way: Direction) -> bool {
         let [near, far] = self.has_dropped;
         !self.has_one_clock && way.choose(far, near)
+    }
+
+    /// Returns what a direction cannot show, with the reason, if it was full or packets are missing at its end.
+    fn lack(&self, way: Direction, is_full: bool) -> Option<String> {
+        let name = way.name();
+        if is_full {
+            return Some(format!(
+                "jitter and random loss {name}: the direction was full, so that its queue delayed and dropped packets"
+            ));
+        }
+        self.misses_arrivals(way).then(|| {
+            format!(
+                "the loss {name}: the capture could not keep all packets at the end where they arrive"
+            )
+        })
     }
 
     /// Returns the packets at one end with the times at which the same ones were at the other one.

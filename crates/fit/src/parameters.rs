@@ -89,7 +89,7 @@ impl LinkFit {
 impl DirectionFit {
     fn parameters(&self, one_way: bool) -> Vec<Parameter> {
         let absent = |name| {
-            let evidence = "no probes in this direction show it".to_owned();
+            let evidence = "the observations do not show it".to_owned();
             vec![Parameter::word(name, NOT_LEARNT, evidence)]
         };
         let found = self.delay.as_ref().map(|found| delay(found, one_way));

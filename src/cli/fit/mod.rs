@@ -82,9 +82,22 @@ const RECORD: &str = "\"farwire-record\"";
 /// The sessions that are fitted, and what is known beside them.
 struct Sessions {
     all: Vec<PathObservations>,
-    lacks: Vec<String>,
     /// The measurement that is held out, or the reason why there is none.
     held_out: Result<Measurement, String>,
+}
+
+impl Sessions {
+    /// Returns the parameters that they could not learn, each with its reason; of several sessions, also with its source.
+    fn lacks(&self, sources: &[String]) -> Vec<String> {
+        let each = sources.iter().zip(&self.all);
+        let named = each.flat_map(|(source, observed)| {
+            observed.lacks.iter().map(move |lack| match sources {
+                [_] => lack.clone(),
+                _ => format!("{source}: {lack}"),
+            })
+        });
+        named.collect()
+    }
 }
 
 impl FitArgs {
@@ -104,9 +117,10 @@ impl FitArgs {
             Some(sessions) => sessions,
             None => self.measure(&limits)?,
         };
+        let lacks = sessions.lacks(&self.sources);
         let fits: Vec<LinkFit> = sessions.all.iter().map(LinkFit::of).collect();
         let found = LinkFit::combined(&fits).filter(|found| !found.is_empty());
-        let found = found.with_context(|| self.nothing(&sessions.lacks))?;
+        let found = found.with_context(|| self.nothing(&lacks))?;
         let origin = Origin {
             name: self.sources.join(", "),
             date: Timestamp::now().to_string().chars().take(10).collect(),
@@ -126,7 +140,7 @@ impl FitArgs {
             sources: self.sources.clone(),
             date: origin.date,
             parameters: LinkFit::combined_parameters(&fits),
-            lacks: sessions.lacks,
+            lacks,
             not_compared: compared.as_ref().err().cloned(),
             comparison: compared.ok().map(|(_, comparison)| comparison),
             link,
@@ -169,14 +183,9 @@ impl FitArgs {
         for cause in watch.end() {
             warn(cause);
         }
-        let Measured {
-            observed,
-            held_out,
-            lacks,
-        } = measured;
+        let Measured { observed, held_out } = measured;
         Ok(Sessions {
             all: vec![observed],
-            lacks,
             held_out,
         })
     }
@@ -248,7 +257,6 @@ fn read(files: &[&Path]) -> Result<Sessions> {
     let all: Result<Vec<PathObservations>> = files.iter().map(read_one).collect();
     Ok(Sessions {
         all: all?,
-        lacks: Vec::new(),
         held_out: Err("files have no path to measure again".to_owned()),
     })
 }

@@ -318,7 +318,15 @@ fn packets_that_a_capture_could_not_keep_are_not_lost() {
         .into_iter()
         .map(|(end, at_us, data)| (end, at_us, data, Vec::new()));
     let bytes = written_with(&noted.collect::<Vec<Noted>>(), [0, 40]);
-    let found = LinkFit::of(&read_capture(&bytes).unwrap());
+    let observed = read_capture(&bytes).unwrap();
+    let [lack] = observed.lacks.as_slice() else {
+        panic!("{:?}", observed.lacks);
+    };
+    assert!(
+        lack.starts_with("the loss up: the capture could not keep"),
+        "{lack}"
+    );
+    let found = LinkFit::of(&observed);
     has_delays(&found);
     assert!(found.up.loss.is_none(), "{:?}", found.up.loss);
     assert_eq!(found.down.loss.unwrap().counts.lost, 0);
