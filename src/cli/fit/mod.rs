@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use conditions::LinkSpec;
 use conditions::read::toml_text;
-use fit::{Comparison, LinkFit, Origin, PathObservations};
+use fit::{Comparison, LinkFit, Origin, PathObservations, plan};
 use instruments::failure::{Blame, Failure};
 use instruments::{Live, Session, output};
 use jiff::Timestamp;
@@ -70,8 +70,6 @@ pub(crate) struct FitArgs {
 
 /// The shortest and the longest time of the measurement.
 const TIMES: [Duration; 2] = [Duration::from_secs(24), Duration::from_secs(3600)];
-/// The part of the time in which the path is full.
-const FULL_PART: f64 = 0.6;
 /// The time in seconds for which lost probes are awaited.
 const WAITING_S: f64 = 30.0;
 /// The file of the observations of a fit, which can be fitted again.
@@ -221,7 +219,7 @@ impl FitArgs {
         note(format_args!(
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
             about(limits.time_s + WAITING_S + 2.0 * proof_s),
-            about(FULL_PART * limits.time_s + proof_s),
+            about(plan::full_s(limits.time_s) + proof_s),
             self.budget.0 / 1_000_000
         ));
     }
