@@ -126,8 +126,12 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         0 => String::new(),
         count => format!("; {count} packets could not be paired and do not count"),
     };
+    let transmission = match fit.without_transmission {
+        true => ", without their own transmission",
+        false => "",
+    };
     let evidence = format!(
-        "{measured}{statistic} of {} idle probes, without their own transmission{unclear}",
+        "{measured}{statistic} of {} idle probes{transmission}{unclear}",
         fit.probes
     );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];
