@@ -289,6 +289,34 @@ fn observations_of_a_fit_can_be_fitted_again() -> Result<()> {
 }
 
 #[test_support::test]
+fn what_files_could_not_show_is_stated_with_their_names() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let at = |name: &str| directory.path().join(name);
+    fs::write(at("ping.txt"), pings())?;
+    let fit = |sources: &[&str], out: &str| -> Result<Value> {
+        let mut command = farwire();
+        command.current_dir(directory.path()).arg("fit");
+        process::json(command.args(sources).args(["--out", out, "--json", "-"]))
+    };
+    let complete = fit(&["ping.txt"], "first")?;
+    ensure!(complete["lacks"] == serde_json::json!([]), "{complete}");
+    let observations = fs::read_to_string(at("first/observations.json"))?;
+    let mut observations: Value = serde_json::from_str(&observations)?;
+    observations["lacks"] = serde_json::json!(["the loss up: a cause"]);
+    fs::write(at("again.json"), observations.to_string())?;
+    let alone = fit(&["again.json"], "alone")?;
+    ensure!(alone["lacks"][0] == "the loss up: a cause", "{alone}");
+    let report = fs::read_to_string(at("alone/report.txt"))?;
+    has(&report, "not learnt: the loss up: a cause")?;
+    let both = fit(&["ping.txt", "again.json"], "both")?;
+    ensure!(
+        both["lacks"] == serde_json::json!(["again.json: the loss up: a cause"]),
+        "{both}"
+    );
+    Ok(())
+}
+
+#[test_support::test]
 fn a_profile_of_a_fit_has_a_source_for_each_number() -> Result<()> {
     let directory = tempfile::tempdir()?;
     fs::write(directory.path().join("ping.txt"), pings())?;
@@ -431,7 +459,7 @@ fn a_capture_of_a_full_link_has_its_rate_and_a_delay_without_the_queue() -> Resu
     ensure!((20.0..23.0).contains(&delay), "{delay}");
     let loss = &parameter(&result, "up", "loss")?["word"];
     ensure!(loss == "not learnt", "{loss}");
-    Ok(())
+    has(&result["lacks"].to_string(), "the direction was full")
 }
 
 #[test_support::test]

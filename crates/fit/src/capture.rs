@@ -1,22 +1,14 @@
 //! Observations from captures in pcap and pcapng: of both ends of a path, or of the end that sends pings.
 
+mod packets;
 mod pairing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use conditions::Direction;
-use pcap_file::pcap::PcapParser;
-use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
-use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
-use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption;
-use pcap_file::pcapng::blocks::section_header::SectionHeaderOption;
-use pcap_file::pcapng::{Block, PcapNgParser};
-use pcap_file::{DataLink, PcapError};
 use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
@@ -24,84 +16,23 @@ use crate::DIRECTIONS;
 use crate::files::{FileError, enough, of_probes};
 use crate::full::{Arrival, FullDirection};
 use crate::observations::{PathObservations, Probe, ProbeSession, index};
-use pairing::{STAMPS_NS, arrivals, needed, overtakes};
+use packets::{Capture, Outcome, Packet};
+use pairing::{Needed, STAMPS_NS, arrivals, overtakes};
 
-/// The first four bytes of pcapng, and those of pcap with micro- and nanoseconds in either order.
-const MAGIC: [[u8; 4]; 5] = [
-    [0x0a, 0x0d, 0x0d, 0x0a],
-    [0xa1, 0xb2, 0xc3, 0xd4],
-    [0xd4, 0xc3, 0xb2, 0xa1],
-    [0xa1, 0xb2, 0x3c, 0x4d],
-    [0x4d, 0x3c, 0xb2, 0xa1],
-];
+pub use packets::is_capture;
+
 /// The time before the end of a capture in which a packet may still be on its way, in nanoseconds.
 const ON_ITS_WAY_NS: u64 = 1_000_000_000;
-/// The bytes after the IP header that distinguish packets; a capture may have no more.
-const DISTINCT: usize = 64;
-/// The numbers of ICMP and ICMPv6 as protocols of IP, each with its types of an echo request and of a reply.
-const ECHOES: [(u8, [u8; 2]); 2] = [(1, [8, 0]), (58, [128, 129])];
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
-/// Bits 0 and 1 of epb_flags are the direction; 1 is inbound, which farwire notes where a packet enters the link.
-const DIRECTION_FLAGS: u32 = 3;
-const INBOUND: u32 = 1;
-
-/// A captured IP packet.
-struct Packet {
-    at_ns: u64,
-    /// The bytes of the frame.
-    bytes: u32,
-    ends: (IpAddr, IpAddr),
-    /// A digest of everything that a path does not change.
-    digest: u64,
-    /// Whether it is the answer to a ping, and its numbers.
-    echo: Option<(bool, [u8; 4])>,
-    /// Whether farwire noted that it was dropped for another reason than random loss, or did not see what became of it.
-    is_excluded: bool,
-    /// The note of farwire about a packet that entered the link here.
-    outcome: Outcome,
-}
-
-/// The note in a capture about a packet that enters the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// Nothing: the packet has to be found at the other end.
-    Unstated,
-    /// It was due at the other end after these nanoseconds.
-    After(u64),
-    /// It was lost by chance.
-    Lost,
-}
-
-/// The packets of both ends, or of one end.
-#[derive(Default)]
-struct Capture {
-    ends: [Vec<Packet>; 2],
-    /// Whether farwire wrote it, whose ends have one clock.
-    has_one_clock: bool,
-    /// Whether the file says that packets are missing at an end.
-    has_dropped: [bool; 2],
-}
-
-/// Returns whether a file is a capture.
-pub fn is_capture(bytes: &[u8]) -> bool {
-    MAGIC.iter().any(|magic| bytes.starts_with(magic))
-}
+/// The largest share of packets without equal ones that may arrive before they were sent, unless the clocks are wrong.
+const MOST_IMPOSSIBLE: f64 = 0.01;
 
 /// Reads a capture. With two interfaces, which are the ends of the path, the first one at this end, packets are compared;
 /// with one, it has round trips of pings.
 ///
 /// # Errors
-/// The file is damaged, has more than two interfaces, or too few packets.
+/// The file is damaged, has more than two interfaces or too few packets, or its ends have different clocks.
 pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
-    let capture = match bytes.starts_with(&MAGIC[0]) {
-        true => pcapng(bytes)?,
-        false => Capture {
-            ends: [pcap(bytes).map_err(damaged)?, Vec::new()],
-            ..Capture::default()
-        },
-    };
+    let capture = Capture::read(bytes)?;
     let observed = match capture.ends.each_ref().map(Vec::is_empty) {
         [false, false] => capture.both_ends()?,
         _ => {
@@ -119,245 +50,11 @@ pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
     })
 }
 
-fn damaged(error: PcapError) -> FileError {
-    FileError::Capture(format!("the capture is damaged: {error}"))
-}
-
-fn pcap(bytes: &[u8]) -> Result<Vec<Packet>, PcapError> {
-    let (mut rest, parser) = PcapParser::new(bytes)?;
-    let link = parser.header().datalink;
-    let mut packets = Vec::new();
-    while !rest.is_empty() {
-        let (left, packet) = match parser.next_packet(rest) {
-            // The last packet of a program that was killed.
-            Err(PcapError::IncompleteBuffer) => break,
-            found => found?,
-        };
-        rest = left;
-        let at_ns = u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX);
-        packets.extend(Packet::read(link, &packet.data, packet.orig_len, at_ns));
-    }
-    Ok(packets)
-}
-
-fn pcapng(bytes: &[u8]) -> Result<Capture, FileError> {
-    let (mut rest, mut parser) = PcapNgParser::new(bytes).map_err(damaged)?;
-    let mut capture = Capture {
-        has_one_clock: parser.section().options.iter().any(is_farwire),
-        ..Capture::default()
-    };
-    // Interfaces without packets do not count.
-    let mut numbers: Vec<u32> = Vec::new();
-    let mut incomplete: BTreeSet<u32> = BTreeSet::new();
-    while !rest.is_empty() {
-        let (left, block) = match parser.next_block(rest) {
-            Err(PcapError::IncompleteBuffer) => break,
-            found => found.map_err(damaged)?,
-        };
-        rest = left;
-        if let Block::InterfaceStatistics(statistics) = &block
-            && statistics.options.iter().any(has_drops)
-        {
-            incomplete.insert(statistics.interface_id);
-        }
-        let Block::EnhancedPacket(packet) = block else {
-            continue;
-        };
-        let Some(interface) = parser.packet_interface(&packet) else {
-            continue;
-        };
-        let at_ns = nanoseconds(&packet, &interface.options);
-        let read = Packet::read(interface.linktype, &packet.data, packet.original_len, at_ns);
-        let Some(mut read) = read else {
-            continue;
-        };
-        read.is_excluded = packet.options.iter().any(is_excluded);
-        read.outcome = outcome(&packet.options);
-        if !numbers.contains(&packet.interface_id) {
-            numbers.push(packet.interface_id);
-            numbers.sort_unstable();
-            if numbers.len() > 2 {
-                return Err(FileError::Capture(
-                    "it has packets of more than two interfaces: keep one at each end of the path"
-                        .to_owned(),
-                ));
-            }
-            let [near, far] = &mut capture.ends;
-            // The interface with the lower number is the near end, whichever has the first packet.
-            if numbers.len() == 2 && numbers.first() == Some(&packet.interface_id) {
-                std::mem::swap(near, far);
-            }
-        }
-        let is_near = numbers.first() == Some(&packet.interface_id);
-        let [near, far] = &mut capture.ends;
-        if is_near { near } else { far }.push(read);
-    }
-    let is_incomplete = |number: &u32| incomplete.contains(number);
-    capture.has_dropped = [0_usize, 1].map(|end| numbers.get(end).is_some_and(is_incomplete));
-    Ok(capture)
-}
-
-/// Returns whether the program or the kernel could not keep all packets of an interface.
-fn has_drops(option: &InterfaceStatisticsOption<'_>) -> bool {
-    matches!(
-        option,
-        InterfaceStatisticsOption::IsbIfDrop(1..) | InterfaceStatisticsOption::IsbOsDrop(1..)
+fn wrong_clocks() -> FileError {
+    FileError::Capture(
+        "the clocks of both ends differ by more than the delay: synchronise them, and capture again"
+            .to_owned(),
     )
-}
-
-fn is_farwire(option: &SectionHeaderOption<'_>) -> bool {
-    matches!(option, SectionHeaderOption::UserApplication(name) if name.starts_with("farwire "))
-}
-
-/// Returns whether a comment of farwire says that a packet was dropped for another reason than random loss, or was not
-/// subject to the link's conditions.
-fn is_excluded(option: &EnhancedPacketOption<'_>) -> bool {
-    let EnhancedPacketOption::Comment(comment) = option else {
-        return false;
-    };
-    let is_loss = comment.starts_with("dropped: loss");
-    let is_undecided =
-        comment.starts_with("in flight") || comment.starts_with("lost by the emulator");
-    let is_control = comment.starts_with("link control");
-    is_undecided || is_control || (comment.starts_with("dropped: ") && !is_loss)
-}
-
-/// Returns what farwire says about a packet that enters the link.
-fn outcome(options: &[EnhancedPacketOption<'_>]) -> Outcome {
-    let enters = options.iter().any(|option| {
-        matches!(option, EnhancedPacketOption::Flags(flags) if flags & DIRECTION_FLAGS == INBOUND)
-    });
-    let comments = options.iter().filter_map(|option| match option {
-        EnhancedPacketOption::Comment(comment) if enters => Some(&**comment),
-        _ => None,
-    });
-    let mut outcomes = comments.filter_map(|comment| match comment.starts_with("dropped: loss") {
-        true => Some(Outcome::Lost),
-        false => delivered_after(comment).map(Outcome::After),
-    });
-    outcomes.next().unwrap_or(Outcome::Unstated)
-}
-
-/// Reads the delay in nanoseconds from a comment such as `delivered 23.112 ms after arrival, due after 10.000 ms, 13112.0 us
-/// late`. The time by which the emulator was late is no property of the link.
-fn delivered_after(comment: &str) -> Option<u64> {
-    let left = comment.strip_prefix("delivered ")?;
-    let due = left.split_once(", due after ").map_or(left, |(_, due)| due);
-    let (ms, _) = due.split_once(" ms")?;
-    let seconds = ms.parse::<f64>().ok()? / 1e3;
-    let after = Duration::try_from_secs_f64(seconds).ok()?;
-    u64::try_from(after.as_nanos()).ok()
-}
-
-/// Returns the time of a packet. The library takes the units of the interface, microseconds without an option, for
-/// nanoseconds.
-fn nanoseconds(
-    packet: &EnhancedPacketBlock<'_>,
-    options: &[InterfaceDescriptionOption<'_>],
-) -> u64 {
-    let resolution = options.iter().find_map(|option| match option {
-        InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
-        _ => None,
-    });
-    let resolution = resolution.unwrap_or(6);
-    let power = u32::from(resolution & 0x7f);
-    let units = packet.timestamp.as_nanos();
-    let each_second = match resolution & 0x80 {
-        0 => 10_u128.checked_pow(power),
-        _ => 2_u128.checked_pow(power),
-    };
-    let scaled = each_second.and_then(|each| Some(units.checked_mul(1_000_000_000)? / each));
-    scaled
-        .and_then(|ns| u64::try_from(ns).ok())
-        .unwrap_or_default()
-}
-
-impl Packet {
-    /// Reads a frame; `None` if it is not IP, or keeps up the link itself.
-    fn read(link: DataLink, frame: &[u8], bytes: u32, at_ns: u64) -> Option<Self> {
-        let ip = packet_of(link, frame)?;
-        let version = ip.first()? >> 4;
-        let (ends, protocol, fixed, payload) = match version {
-            4 => {
-                let header = usize::from(ip.first()? & 0x0f) * 4;
-                let address =
-                    |from: usize| Some(IpAddr::from(*ip.get(from..)?.first_chunk::<4>()?));
-                let ends = (address(12)?, address(16)?);
-                // The length, the identification and the place of a fragment; the path changes the rest.
-                (ends, *ip.get(9)?, ip.get(2..8)?, ip.get(header..)?)
-            }
-            6 => {
-                let address =
-                    |from: usize| Some(IpAddr::from(*ip.get(from..)?.first_chunk::<16>()?));
-                let ends = (address(8)?, address(24)?);
-                (ends, *ip.get(6)?, ip.get(4..6)?, ip.get(40..)?)
-            }
-            _ => return None,
-        };
-        if is_of_the_link(ends.1, protocol, payload) {
-            return None;
-        }
-        let payload = payload.get(..DISTINCT).unwrap_or(payload);
-        let mut digest = DefaultHasher::new();
-        (ends, protocol, fixed).hash(&mut digest);
-        // A host that lets its interface compute checksums captures others than it sends.
-        let checksum = match protocol {
-            TCP => 16..18,
-            UDP => 6..8,
-            _ => 0..0,
-        };
-        for (place, byte) in payload.iter().enumerate() {
-            if !checksum.contains(&place) {
-                byte.hash(&mut digest);
-            }
-        }
-        let echo = ECHOES.iter().find(|(number, _)| *number == protocol);
-        let echo = echo.and_then(|(_, [request, reply])| {
-            let numbers = payload.get(4..)?.first_chunk::<4>()?;
-            let kind = payload.first()?;
-            (kind == request || kind == reply).then_some((kind == reply, *numbers))
-        });
-        Some(Self {
-            at_ns,
-            bytes,
-            ends,
-            digest: digest.finish(),
-            echo,
-            is_excluded: false,
-            outcome: Outcome::Unstated,
-        })
-    }
-}
-
-/// Returns whether a packet is neighbour or router discovery (RFC 4861), or goes to a group of the link, as MLD does. It does
-/// not cross a path, is the same each time, and passes an emulated link without a delay.
-fn is_of_the_link(to: IpAddr, protocol: u8, payload: &[u8]) -> bool {
-    let is_discovery = protocol == ICMPV6 && matches!(payload.first(), Some(133..=137));
-    match to {
-        IpAddr::V4(_) => false,
-        IpAddr::V6(to) => is_discovery || to.segments()[0] & 0xff0f == 0xff02,
-    }
-}
-
-/// Returns the IP packet of a frame.
-fn packet_of(link: DataLink, frame: &[u8]) -> Option<&[u8]> {
-    match link {
-        DataLink::ETHERNET => {
-            let mut rest = frame.get(12..)?;
-            // Tags of VLANs.
-            while let [0x81, 0x00, _, _, inner @ ..] | [0x88, 0xa8, _, _, inner @ ..] = rest {
-                rest = inner;
-            }
-            match rest {
-                [0x08, 0x00, ip @ ..] | [0x86, 0xdd, ip @ ..] => Some(ip),
-                _ => None,
-            }
-        }
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Some(frame),
-        DataLink::LINUX_SLL => frame.get(16..),
-        DataLink::LINUX_SLL2 => frame.get(20..),
-        _ => None,
-    }
 }
 
 /// Returns the round trips of the pings that one end sent.
@@ -410,8 +107,14 @@ fn pings(packets: &[Packet]) -> ProbeSession {
     }
 }
 
-/// A packet with the time of its arrival at the other end, if it arrived.
-type Crossing<'a> = (&'a Packet, Option<u64>);
+/// A packet that entered a direction.
+struct Crossing<'a> {
+    packet: &'a Packet,
+    /// The time of its arrival at the other end, if it arrived.
+    arrived_ns: Option<u64>,
+    /// Whether no other packet is equal, so that what arrived is the same packet.
+    is_unique: bool,
+}
 
 /// The packets that entered a direction.
 #[derive(Default)]
@@ -422,18 +125,33 @@ struct Pairs<'a> {
     unclear: Vec<&'a Packet>,
 }
 
+impl Crossing<'_> {
+    /// Returns whether it arrived before it was sent, by more than the error of timestamps.
+    fn is_impossible(&self) -> bool {
+        let sent_ns = self.packet.at_ns;
+        self.arrived_ns
+            .is_some_and(|at_ns| at_ns.saturating_add(STAMPS_NS) < sent_ns)
+    }
+}
+
 impl Pairs<'_> {
+    /// Returns whether too many unique packets arrived before they were sent. A few may be different packets, of which each end
+    /// captured one.
+    fn show_wrong_clocks(&self) -> bool {
+        let unique = self.crossings.iter().filter(|one| one.is_unique);
+        let arrived: Vec<&Crossing<'_>> = unique.filter(|one| one.arrived_ns.is_some()).collect();
+        let impossible = arrived.iter().filter(|one| one.is_impossible()).count();
+        impossible as f64 > MOST_IMPOSSIBLE * arrived.len() as f64
+    }
+
     /// Refuses pairs whose packet arrived before it was sent, which are not of one packet.
     fn refuse_impossible(&mut self) {
-        let (kept, refused): (Vec<Crossing<'_>>, Vec<Crossing<'_>>) =
-            std::mem::take(&mut self.crossings)
-                .into_iter()
-                .partition(|(packet, at_ns)| {
-                    at_ns.is_none_or(|at_ns| at_ns.saturating_add(STAMPS_NS) >= packet.at_ns)
-                });
+        let all = std::mem::take(&mut self.crossings).into_iter();
+        let (refused, kept): (Vec<Crossing<'_>>, Vec<Crossing<'_>>) =
+            all.partition(Crossing::is_impossible);
         self.crossings = kept;
         self.unclear
-            .extend(refused.into_iter().map(|(packet, _)| packet));
+            .extend(refused.into_iter().map(|one| one.packet));
     }
 }
 
@@ -443,39 +161,46 @@ impl Capture {
     fn both_ends(&self) -> Result<PathObservations, FileError> {
         let mut directions = self.directions()?;
         let mut throughput = Vec::new();
+        let mut lacks = Vec::new();
         let mut session = ProbeSession::default();
         for (way, pairs) in &mut directions {
+            if !self.has_one_clock && pairs.show_wrong_clocks() {
+                return Err(wrong_clocks());
+            }
             pairs.refuse_impossible();
             session.unclear[index(*way)] = pairs.unclear.len() as u64;
             let all = &mut pairs.crossings;
-            all.sort_by_key(|(packet, _)| packet.at_ns);
+            all.sort_by_key(|one| one.packet.at_ns);
             if self.misses_arrivals(*way) {
-                all.retain(|(_, at_ns)| at_ns.is_some());
+                all.retain(|one| one.arrived_ns.is_some());
             }
-            let arrivals = all.iter().filter_map(|(packet, at_ns)| {
+            let arrivals = all.iter().filter_map(|one| {
                 Some(Arrival {
-                    sent_ns: packet.at_ns,
-                    at_ns: (*at_ns)?,
-                    bytes: packet.bytes,
+                    sent_ns: one.packet.at_ns,
+                    at_ns: one.arrived_ns?,
+                    bytes: one.packet.bytes,
                 })
             });
-            if let Some(full) = FullDirection::of(&arrivals.collect::<Vec<Arrival>>()) {
-                all.retain(|(packet, at_ns)| {
-                    at_ns.is_some_and(|at_ns| full.is_fast(packet.at_ns, at_ns))
+            let full = FullDirection::of(&arrivals.collect::<Vec<Arrival>>());
+            lacks.extend(self.lack(*way, full.is_some()));
+            if let Some(full) = full {
+                all.retain(|one| {
+                    one.arrived_ns
+                        .is_some_and(|at_ns| full.is_fast(one.packet.at_ns, at_ns))
                 });
                 throughput.push((*way, full.rates));
             }
         }
         let start_ns = directions
             .iter()
-            .filter_map(|(_, pairs)| Some(pairs.crossings.first()?.0.at_ns))
+            .filter_map(|(_, pairs)| Some(pairs.crossings.first()?.packet.at_ns))
             .min()
             .unwrap_or_default();
         let mut least_ms = 0.0;
         for (way, pairs) in &directions {
             let all = &pairs.crossings;
-            let delays = all.iter().filter_map(|(packet, arrived_ns)| {
-                Some((*arrived_ns)?.saturating_sub(packet.at_ns) as f64 / 1e6)
+            let delays = all.iter().filter_map(|one| {
+                Some(one.arrived_ns?.saturating_sub(one.packet.at_ns) as f64 / 1e6)
             });
             least_ms += delays.reduce(f64::min).unwrap_or_default();
             let place = index(*way);
@@ -483,24 +208,24 @@ impl Capture {
             // A full queue drops packets, so that losses are not random.
             session.losses[place] = Some(match is_full || self.misses_arrivals(*way) {
                 true => Losses::default(),
-                false => Losses::in_order(all.iter().map(|(_, at)| at.is_none())),
+                false => Losses::in_order(all.iter().map(|one| one.arrived_ns.is_none())),
             });
             let arrived = all
                 .iter()
-                .filter_map(|(packet, at)| Some((packet.at_ns, (*at)?)));
+                .filter_map(|one| Some((one.packet.at_ns, one.arrived_ns?)));
             session.reordered[place] = overtakes(&arrived.collect::<Vec<(u64, u64)>>());
-            session
-                .probes
-                .extend(all.iter().map(|(packet, arrived_ns)| {
-                    let mut probe = Probe {
-                        at_s: (packet.at_ns - start_ns) as f64 / 1e9,
-                        lost: arrived_ns.is_none().then_some(*way),
-                        ..Probe::default()
-                    };
-                    probe.one_way_ms[place] =
-                        arrived_ns.map(|at| at.saturating_sub(packet.at_ns) as f64 / 1e6);
-                    probe
-                }));
+            session.probes.extend(all.iter().map(|one| {
+                let sent_ns = one.packet.at_ns;
+                let mut probe = Probe {
+                    at_s: (sent_ns - start_ns) as f64 / 1e9,
+                    lost: one.arrived_ns.is_none().then_some(*way),
+                    ..Probe::default()
+                };
+                probe.one_way_ms[place] = one
+                    .arrived_ns
+                    .map(|at_ns| at_ns.saturating_sub(sent_ns) as f64 / 1e6);
+                probe
+            }));
         }
         // Clocks of two hosts are only known to differ by less than makes a delay negative.
         session.clock_error_ms = if self.has_one_clock {
@@ -514,6 +239,7 @@ impl Capture {
         Ok(PathObservations {
             idle: session,
             throughput,
+            lacks,
             ..PathObservations::default()
         })
     }
@@ -525,6 +251,21 @@ impl Capture {
         !self.has_one_clock && way.choose(far, near)
     }
 
+    /// Returns what a direction cannot show, with the reason, if it was full or packets are missing at its end.
+    fn lack(&self, way: Direction, is_full: bool) -> Option<String> {
+        let name = way.name();
+        if is_full {
+            return Some(format!(
+                "jitter and random loss {name}: the direction was full, so that its queue delayed and dropped packets"
+            ));
+        }
+        self.misses_arrivals(way).then(|| {
+            format!(
+                "the loss {name}: the capture could not keep all packets at the end where they arrive"
+            )
+        })
+    }
+
     /// Returns the packets at one end with the times at which the same ones were at the other one.
     fn pairs(&self, end: usize) -> Pairs<'_> {
         let mut there: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -532,15 +273,20 @@ impl Capture {
             there.entry(packet.digest).or_default().push(packet.at_ns);
         }
         let mut pairs = Pairs::default();
+        let stated = |packet, arrived_ns| Crossing {
+            packet,
+            arrived_ns,
+            is_unique: true,
+        };
         let mut here: BTreeMap<u64, Vec<&Packet>> = BTreeMap::new();
         for packet in &self.ends[end] {
             match packet.outcome {
                 Outcome::Unstated if packet.is_excluded => {}
                 Outcome::Unstated => here.entry(packet.digest).or_default().push(packet),
-                Outcome::Lost => pairs.crossings.push((packet, None)),
+                Outcome::Lost => pairs.crossings.push(stated(packet, None)),
                 Outcome::After(ns) => {
                     let at_ns = packet.at_ns.saturating_add(ns);
-                    pairs.crossings.push((packet, Some(at_ns)));
+                    pairs.crossings.push(stated(packet, Some(at_ns)));
                 }
             }
         }
@@ -551,20 +297,27 @@ impl Capture {
             (packets, times)
         });
         let groups: Vec<(Vec<&Packet>, Vec<u64>)> = groups.collect();
-        // The least and the longest time that packets without equal ones needed.
-        let mut ranges: BTreeMap<(IpAddr, IpAddr), [i128; 2]> = BTreeMap::new();
+        let mut known: BTreeMap<(IpAddr, IpAddr), Needed> = BTreeMap::new();
         for (packets, times) in &groups {
             if let ([packet], [at_ns]) = (packets.as_slice(), times.as_slice()) {
-                let needed = needed(packet.at_ns, *at_ns);
-                let [least, most] = ranges.entry(packet.ends).or_insert([needed; 2]);
-                (*least, *most) = (needed.min(*least), needed.max(*most));
+                let needed = known.entry(packet.ends).or_default();
+                needed.add(packet.at_ns, *at_ns);
             }
         }
         for (packets, times) in groups {
             let sent: Vec<u64> = packets.iter().map(|packet| packet.at_ns).collect();
-            let range = packets.first().and_then(|first| ranges.get(&first.ends));
-            match arrivals(&sent, &times, range.copied()) {
-                Some(arrived) => pairs.crossings.extend(packets.into_iter().zip(arrived)),
+            let needed = packets.first().and_then(|first| known.get(&first.ends));
+            match arrivals(&sent, &times, needed.and_then(Needed::range)) {
+                Some(arrived) => {
+                    let is_unique = packets.len() == 1 && times.len() <= 1;
+                    let both = packets.into_iter().zip(arrived);
+                    let crossings = both.map(|(packet, arrived_ns)| Crossing {
+                        packet,
+                        arrived_ns,
+                        is_unique,
+                    });
+                    pairs.crossings.extend(crossings);
+                }
                 None => pairs.unclear.extend(packets),
             }
         }
@@ -576,10 +329,10 @@ impl Capture {
     fn directions(&self) -> Result<[(Direction, Pairs<'_>); 2], FileError> {
         let [mut at_near, mut at_far] = [0, 1].map(|end| self.pairs(end));
         let mut ahead: BTreeMap<(IpAddr, IpAddr), Vec<f64>> = BTreeMap::new();
-        for (packet, arrived_ns) in &at_near.crossings {
-            if let Some(arrived_ns) = arrived_ns {
-                let all = ahead.entry(packet.ends).or_default();
-                all.push(*arrived_ns as f64 - packet.at_ns as f64);
+        for one in &at_near.crossings {
+            if let Some(arrived_ns) = one.arrived_ns {
+                let all = ahead.entry(one.packet.ends).or_default();
+                all.push(arrived_ns as f64 - one.packet.at_ns as f64);
             }
         }
         let goes_up: BTreeMap<(IpAddr, IpAddr), bool> = ahead
@@ -588,9 +341,7 @@ impl Capture {
             .collect();
         let answers = |(from, to): &(IpAddr, IpAddr)| goes_up.get(&(*to, *from));
         if goes_up.iter().any(|(ends, up)| answers(ends) == Some(up)) {
-            return Err(FileError::Capture(
-                "the clocks of both ends differ by more than the delay: synchronise them, and capture again".to_owned(),
-            ));
+            return Err(wrong_clocks());
         }
         let times = |end: &Vec<Packet>| {
             let times = || end.iter().map(|packet| packet.at_ns);
@@ -607,9 +358,9 @@ impl Capture {
         let matched = at_near
             .crossings
             .iter()
-            .filter(|(_, arrived_ns)| arrived_ns.is_some());
+            .filter(|one| one.arrived_ns.is_some());
         let longest = matched
-            .map(|(packet, _)| packet.bytes)
+            .map(|one| one.packet.bytes)
             .max()
             .unwrap_or_default();
         Ok(DIRECTIONS.map(|way| {
@@ -620,7 +371,7 @@ impl Capture {
                     && packet.bytes <= longest
                     && !packet.is_excluded
             };
-            pairs.crossings.retain(|(packet, _)| counts(packet));
+            pairs.crossings.retain(|one| counts(one.packet));
             pairs.unclear.retain(|packet| counts(packet));
             (way, pairs)
         }))

@@ -103,6 +103,7 @@ fn delay(all: &[DelayFit]) -> Option<DelayFit> {
     let overtaken = all.iter().filter(|one| one.reorders).count();
     Some(DelayFit {
         ms: of_most(all, |one| Some(one.ms))?,
+        without_transmission: all.iter().all(|one| one.without_transmission),
         jitter: of_most(all, |one| Some(one.jitter?.spread_ms)).and_then(jitter),
         skipped_percent: of_most(all, |one| one.skipped_percent),
         reorders: 2 * overtaken > all.len(),
@@ -175,6 +176,7 @@ mod tests {
         let direction = DirectionFit {
             delay: Some(DelayFit {
                 ms: Estimate::within(delay_ms, 0.1),
+                without_transmission: true,
                 jitter: None,
                 skipped_percent: None,
                 reorders: false,

@@ -31,8 +31,10 @@ const FEWEST: usize = 50;
 /// The delay of a direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelayFit {
-    /// The mean delay in milliseconds, without the time that the bottleneck needs for the probe itself.
+    /// The mean delay in milliseconds, without the time that the bottleneck needs for the probe itself, if that is known.
     pub ms: Estimate,
+    /// Whether that time is known.
+    pub without_transmission: bool,
     /// The variation, if it exceeds that of the hosts.
     pub jitter: Option<JitterFit>,
     /// The share of packets that skip the delay, in percent, if some do.
@@ -86,6 +88,7 @@ impl DelayFit {
         let reorders = idle.reordered[index(way)];
         let fit = Self::of(&kept, STAMP_ERROR_MS + idle.clock_error_ms)?;
         Some(Self {
+            without_transmission: served_ms > 0.0,
             skipped_percent: skipped.percent,
             reorders: reorders && skipped.percent.is_none(),
             unclear: idle.unclear[index(way)],
@@ -104,6 +107,7 @@ impl DelayFit {
         let half = |estimate: Estimate| estimate.map(|ms| ms / 2.0);
         Some(Self {
             ms: half(whole.ms),
+            without_transmission: served_ms > 0.0,
             // The sum of two independent variations has the variances of both together.
             jitter: whole.jitter.map(|jitter| JitterFit {
                 spread_ms: jitter.spread_ms.map(|ms| ms / 2.0_f64.sqrt()),
@@ -126,6 +130,7 @@ impl DelayFit {
         };
         Some(Self {
             ms: found.widened(error_ms).map(|ms| ms.max(0.0)),
+            without_transmission: false,
             jitter,
             skipped_percent: None,
             reorders: false,

@@ -39,6 +39,9 @@ pub struct PathObservations {
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// The parameters that these observations cannot show, each with its reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<String>,
 }
 
 /// A session of probes of equal size at a regular interval.

@@ -89,7 +89,7 @@ impl LinkFit {
 impl DirectionFit {
     fn parameters(&self, one_way: bool) -> Vec<Parameter> {
         let absent = |name| {
-            let evidence = "no probes in this direction show it".to_owned();
+            let evidence = "the observations do not show it".to_owned();
             vec![Parameter::word(name, NOT_LEARNT, evidence)]
         };
         let found = self.delay.as_ref().map(|found| delay(found, one_way));
@@ -126,8 +126,12 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         0 => String::new(),
         count => format!("; {count} packets could not be paired and do not count"),
     };
+    let transmission = match fit.without_transmission {
+        true => ", without their own transmission",
+        false => "",
+    };
     let evidence = format!(
-        "{measured}{statistic} of {} idle probes, without their own transmission{unclear}",
+        "{measured}{statistic} of {} idle probes{transmission}{unclear}",
         fit.probes
     );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];

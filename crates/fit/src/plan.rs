@@ -36,6 +36,11 @@ pub fn probed_s(total_s: f64) -> f64 {
     (probed / (IDLE_SESSIONS + LOADS)).max(LEAST_PROBED_S)
 }
 
+/// Returns for how many seconds the loads fill a short path in such a measurement.
+pub fn full_s(total_s: f64) -> f64 {
+    LOADS * (probed_s(total_s) + AROUND_S)
+}
+
 /// Returns the bytes that both loads of a direction with this rate, in bit/s, send beside probes for `probed_s` each.
 pub fn bytes(rate: f64, probed_s: f64) -> f64 {
     (STRONG + 1.0 + GENTLE_SHARE[0]) * (probed_s + AROUND_S) * rate / 8.0
@@ -95,6 +100,9 @@ mod tests {
         assert!((probed_s - 5.0 / 3.0).abs() < 1e-9, "{probed_s}");
         let sessions = IDLE_SESSIONS * probed_s + LOADS * (probed_s + AROUND_S);
         assert!((sessions - 27.0).abs() < 1e-9, "{sessions}");
+        // 0.4 T + 20 s / 3.
+        let full_s = full_s(180.0);
+        assert!((full_s - 236.0 / 3.0).abs() < 1e-9, "{full_s}");
     }
 
     #[test]

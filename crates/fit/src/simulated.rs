@@ -333,6 +333,7 @@ fn delays_rate_and_plain_queue_of_a_hidden_link_are_found() {
             "{bottleneck:?}"
         );
         assert_eq!(bottleneck.burst_bytes, None);
+        assert!(fit.without_transmission);
         let Some(QueueKind::Fifo {
             ms,
             is_least: false,

@@ -73,8 +73,6 @@ pub(super) struct Measured {
     pub(super) observed: PathObservations,
     /// The measurement that is held out, or the reason why there is none.
     pub(super) held_out: Result<Measurement, String>,
-    /// The parameters that the measurement could not learn, each with its reason.
-    pub(super) lacks: Vec<String>,
 }
 
 /// The limits that the user sets.
@@ -171,11 +169,8 @@ impl<'a> Path<'a> {
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
         observed.mtu = self.mtu();
-        Ok(Measured {
-            observed,
-            held_out,
-            lacks,
-        })
+        observed.lacks = lacks;
+        Ok(Measured { observed, held_out })
     }
 
     /// Probes the idle path. Adds what the reflector cannot tell to `lacks`.

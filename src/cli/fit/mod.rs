@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use conditions::LinkSpec;
 use conditions::read::toml_text;
-use fit::{Comparison, LinkFit, Origin, PathObservations};
+use fit::{Comparison, LinkFit, Origin, PathObservations, plan};
 use instruments::failure::{Blame, Failure};
 use instruments::output::{self, PAGE, write_beside};
 use instruments::{Live, Session};
@@ -70,8 +70,6 @@ pub(crate) struct FitArgs {
 
 /// The shortest and the longest time of the measurement.
 const TIMES: [Duration; 2] = [Duration::from_secs(24), Duration::from_secs(3600)];
-/// The part of the time in which the path is full.
-const FULL_PART: f64 = 0.6;
 /// The time in seconds for which lost probes are awaited.
 const WAITING_S: f64 = 30.0;
 /// The file of the observations of a fit, which can be fitted again.
@@ -82,9 +80,22 @@ const RECORD: &str = "\"farwire-record\"";
 /// The sessions that are fitted, and what is known beside them.
 struct Sessions {
     all: Vec<PathObservations>,
-    lacks: Vec<String>,
     /// The measurement that is held out, or the reason why there is none.
     held_out: Result<Measurement, String>,
+}
+
+impl Sessions {
+    /// Returns the parameters that they could not learn, each with its reason; of several sessions, also with its source.
+    fn lacks(&self, sources: &[String]) -> Vec<String> {
+        let each = sources.iter().zip(&self.all);
+        let named = each.flat_map(|(source, observed)| {
+            observed.lacks.iter().map(move |lack| match sources {
+                [_] => lack.clone(),
+                _ => format!("{source}: {lack}"),
+            })
+        });
+        named.collect()
+    }
 }
 
 impl FitArgs {
@@ -104,9 +115,10 @@ impl FitArgs {
             Some(sessions) => sessions,
             None => self.measure(&limits)?,
         };
+        let lacks = sessions.lacks(&self.sources);
         let fits: Vec<LinkFit> = sessions.all.iter().map(LinkFit::of).collect();
         let found = LinkFit::combined(&fits).filter(|found| !found.is_empty());
-        let found = found.with_context(|| self.nothing(&sessions.lacks))?;
+        let found = found.with_context(|| self.nothing(&lacks))?;
         let origin = Origin {
             name: self.sources.join(", "),
             date: Timestamp::now().to_string().chars().take(10).collect(),
@@ -126,7 +138,7 @@ impl FitArgs {
             sources: self.sources.clone(),
             date: origin.date,
             parameters: LinkFit::combined_parameters(&fits),
-            lacks: sessions.lacks,
+            lacks,
             not_compared: compared.as_ref().err().cloned(),
             comparison: compared.ok().map(|(_, comparison)| comparison),
             link,
@@ -169,14 +181,9 @@ impl FitArgs {
         for cause in watch.end() {
             warn(cause);
         }
-        let Measured {
-            observed,
-            held_out,
-            lacks,
-        } = measured;
+        let Measured { observed, held_out } = measured;
         Ok(Sessions {
             all: vec![observed],
-            lacks,
             held_out,
         })
     }
@@ -212,7 +219,7 @@ impl FitArgs {
         note(format_args!(
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
             about(limits.time_s + WAITING_S + 2.0 * proof_s),
-            about(FULL_PART * limits.time_s + proof_s),
+            about(plan::full_s(limits.time_s) + proof_s),
             self.budget.0 / 1_000_000
         ));
     }
@@ -248,7 +255,6 @@ fn read(files: &[&Path]) -> Result<Sessions> {
     let all: Result<Vec<PathObservations>> = files.iter().map(read_one).collect();
     Ok(Sessions {
         all: all?,
-        lacks: Vec::new(),
         held_out: Err("files have no path to measure again".to_owned()),
     })
 }

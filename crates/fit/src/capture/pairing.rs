@@ -2,14 +2,42 @@
 
 /// The error of timestamps in nanoseconds: processors that receive side by side do not take theirs in the order of the packets.
 pub(super) const STAMPS_NS: u64 = 100_000;
+/// The fewest packets without equal ones that show which times other packets may need.
+const FEWEST: usize = 20;
+
+/// The times that packets without equal ones needed between the same hosts.
+#[derive(Default)]
+pub(super) struct Needed {
+    /// The least and the longest time in nanoseconds.
+    range: Option<[i128; 2]>,
+    count: usize,
+}
+
+impl Needed {
+    /// Adds a packet that was sent and arrived at these times.
+    pub(super) fn add(&mut self, sent_ns: u64, at_ns: u64) {
+        let ns = needed(sent_ns, at_ns);
+        let [least, most] = self.range.unwrap_or([ns; 2]);
+        self.range = Some([least.min(ns), most.max(ns)]);
+        self.count += 1;
+    }
+
+    /// Returns the least and the longest time that other packets may need: those of the added ones, with the error of
+    /// timestamps. `None` if the added ones are too few.
+    pub(super) fn range(&self) -> Option<[i128; 2]> {
+        let [least, most] = self.range.filter(|_| self.count >= FEWEST)?;
+        let stamps = i128::from(STAMPS_NS);
+        Some([least - stamps, most + stamps])
+    }
+}
 
 /// Returns the time from sending to arriving in nanoseconds, negative if the clocks say so.
-pub(super) fn needed(sent_ns: u64, at_ns: u64) -> i128 {
+fn needed(sent_ns: u64, at_ns: u64) -> i128 {
     i128::from(at_ns) - i128::from(sent_ns)
 }
 
-/// Finds the arrival of each of several equal packets, whose times are in order. Other packets between the same hosts needed
-/// from the first to the second time of `range`.
+/// Finds the arrival of each of several equal packets, whose times are in order. Packets between the same hosts need from the
+/// first to the second time of `range`, if that is known.
 ///
 /// If equally many arrived, and in order each needed such a time, they are those. Otherwise a packet is the only one that may be
 /// the arriving one, or the result is `None`: it is not known which of them arrived.
@@ -98,6 +126,16 @@ mod tests {
         // The packet that arrived was not captured where it was sent.
         assert_eq!(found(&[0, 200], &[420]), None);
         assert_eq!(arrivals(&[0, 2], &[7], None), None);
+    }
+
+    #[test]
+    fn enough_packets_show_the_possible_times_to_the_error_of_stamps() {
+        let mut known = Needed::default();
+        for packet in 0..20 {
+            assert_eq!(known.range(), None, "{packet} packets");
+            known.add(packet * MS, (packet + 20) * MS + 10_000 * packet);
+        }
+        assert_eq!(known.range(), Some([19_900_000, 20_290_000]));
     }
 
     #[test]
