@@ -210,10 +210,7 @@ impl HostNetwork {
         match resolver {
             Some(resolver) => {
                 if !resolver.is_reachable() {
-                    warn(format_args!(
-                        "the command reaches none of the resolvers in {RESOLV_CONF} of this host, so it cannot look up names: \
-                         name one there that is at 127.0.0.1, ::1 or an address of the network, or use addresses"
-                    ));
+                    warn(Resolver::unreachable(families));
                 }
                 files.push(resolver.file()?);
             }
