@@ -176,7 +176,8 @@ fn has_family(families: DefaultRoutes, address: IpAddr) -> bool {
     }
 }
 
-/// Returns the host's hosts file with the name of the host.
+/// Returns the host's hosts file with the name of the host. Which of its addresses comes first is up to the addresses, not to the
+/// order of the lines; see [`HOST`].
 fn hosts(host: &str, families: DefaultRoutes) -> String {
     let mut text = host.trim_end().to_owned();
     for address in [IpAddr::from(HOST.v4), HOST.v6.into()] {
@@ -210,7 +211,7 @@ mod tests {
         let own = "# by dnsmasq\nnameserver 127.0.0.1\noptions edns0\n";
         let at_host = "# by dnsmasq\nnameserver 10.77.255.1\noptions edns0\n";
         assert_eq!(for_command(own, BOTH), at_host);
-        let v6 = "nameserver fd77:0:0:ff::1\n";
+        let v6 = "nameserver fec0:0:0:77::1\n";
         assert_eq!(for_command("nameserver ::1\n", BOTH), v6);
         let two = "nameserver 2001:db8::1\nnameserver 192.0.2.7\nnameserver fe80::1%eth0\n";
         assert_eq!(for_command(two, V4), "nameserver 192.0.2.7\n");
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn the_hosts_file_has_the_name_of_the_host_in_each_family() {
         let both = "127.0.0.1 localhost\n10.77.255.1 host.farwire.internal\n\
-                    fd77:0:0:ff::1 host.farwire.internal\n";
+                    fec0:0:0:77::1 host.farwire.internal\n";
         assert_eq!(hosts("127.0.0.1 localhost", BOTH), both);
         let v4 = "127.0.0.1 localhost\n10.77.255.1 host.farwire.internal\n";
         assert_eq!(hosts("127.0.0.1 localhost\n\n", V4), v4);

@@ -259,6 +259,21 @@ fn the_commands_resolv_conf_is_for_it_alone_and_the_far_end_is_still_there() -> 
     Ok(())
 }
 
+/// A client that tries only the first address would otherwise wait for a service that listens at 127.0.0.1 alone.
+#[test_support::test(HostNetwork, Tool("getent"))]
+fn the_name_of_the_host_yields_its_ipv4_address_first() -> Result<()> {
+    let host = Host::start(true)?;
+    let lookup = exec(&host, &[], "getent ahosts host.farwire.internal");
+    let text = stdout(&process::succeeded(lookup?)?);
+    let mut addresses: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    addresses.dedup();
+    ensure!(addresses == ["10.77.255.1", "fec0:0:0:77::1"], "{text}");
+    Ok(())
+}
+
 #[test_support::test(
     HostNetwork,
     Root,
