@@ -65,16 +65,17 @@ impl Target {
         match self {
             Self::Process(pid) => {
                 let there = NetNs::of_pid(*pid).or_bad_input()?;
-                places.extend(places_in(&there, self, network, &leases)?);
+                places.extend(places_in(&there, self, &[], network, &leases)?);
             }
             Self::Namespace(path) => {
                 let there = NetNs::at(path).or_bad_input()?;
-                places.extend(places_in(&there, self, network, &leases)?);
+                places.extend(places_in(&there, self, &[], network, &leases)?);
             }
             Self::Container(name) => {
                 let known = engines::named(name)?;
                 let there = NetNs::of_pid(known.pid).or_machine()?;
-                for place in places_in(&there, self, network, &leases)? {
+                let networks = engines::networks_of(&known);
+                for place in places_in(&there, self, &networks, network, &leases)? {
                     let inside = place.name.clone();
                     places.push(place.of_container(&known, inside, network.is_some()));
                 }
@@ -84,7 +85,8 @@ impl Target {
                     let container = &known.name;
                     let there = NetNs::of_pid(known.pid).or_machine()?;
                     let this = Self::Container(container.clone());
-                    let mut ends = ends_in(&there, &this, network)?;
+                    let networks = engines::networks_of(&known);
+                    let mut ends = ends_in(&there, &this, &networks, network)?;
                     let is_only = ends.len() == 1;
                     // Containers that share a namespace, such as those of a pod, get its links once.
                     let has_place = |end: &HostEnd| {
@@ -98,9 +100,11 @@ impl Target {
                         } else {
                             format!("{container}-{}", end.inside)
                         };
-                        // Each engine may have a container of this name.
-                        if places.iter().any(|place| place.name == name) {
-                            name = format!("{name}-{}", end.host.name);
+                        // Each engine may have a container of this name, and another container the name that results.
+                        for suffix in [known.engine.name(), end.host.name.as_str()] {
+                            if places.iter().any(|place| place.name == name) {
+                                name = format!("{name}-{suffix}");
+                            }
                         }
                         let place = Place::of(name, &end.host, &leases)?;
                         places.push(place.of_container(&known, end.inside, network.is_some()));
@@ -110,14 +114,6 @@ impl Target {
         }
         let attached = places.into_iter().map(|place| place.attach(&leases));
         attached.collect()
-    }
-
-    /// Returns the networks that the engine of a container names.
-    fn networks(&self) -> Vec<ContainerNetwork> {
-        match self {
-            Self::Container(name) => engines::networks_of(name),
-            Self::Process(_) | Self::Namespace(_) | Self::Label(_) => Vec::new(),
-        }
     }
 }
 
@@ -142,19 +138,21 @@ pub(super) fn again(
 fn places_in(
     namespace: &NetNs,
     target: &Target,
+    networks: &[ContainerNetwork],
     network: Option<&str>,
     leases: &InterfaceLeases,
 ) -> Result<Vec<Place>, Failure> {
-    let ends = ends_in(namespace, target, network)?.into_iter();
+    let ends = ends_in(namespace, target, networks, network)?.into_iter();
     ends.map(|end| Place::of(end.inside, &end.host, leases))
         .collect()
 }
 
 /// Returns the host's ends of all interfaces in the namespace of `target`, or of the one with the name `network`, inside or
-/// as the engine names its network.
+/// as the engine names its network. `networks` are those that the engine names.
 fn ends_in(
     namespace: &NetNs,
     target: &Target,
+    networks: &[ContainerNetwork],
     network: Option<&str>,
 ) -> Result<Vec<HostEnd>, Failure> {
     let ends = HostEnd::all_of(namespace);
@@ -172,7 +170,6 @@ fn ends_in(
              there is none; use a bridge network, or run the program with `farwire exec --net host`"
         )));
     }
-    let networks = target.networks();
     let has_address = |end: &HostEnd| networks.iter().any(|of| of.mac == end.mac);
     if !networks.is_empty() && !ends.iter().any(has_address) {
         return Err(Failure::bad_input(format!(

@@ -28,8 +28,17 @@ pub(crate) const ABSENT: &str =
 pub(crate) enum Engine {
     /// Its program, which is on PATH.
     Program(String),
-    /// The socket of its API. It is used where the program is not on PATH.
-    Socket(PathBuf),
+    /// The socket of its API, and the name of its program. It is used where the program is not on PATH.
+    Socket { name: String, path: PathBuf },
+}
+
+impl Engine {
+    /// Returns the name of its program.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Program(name) | Self::Socket { name, .. } => name,
+        }
+    }
 }
 
 /// A network of a container.
@@ -169,13 +178,11 @@ pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
     Some(Ok(addresses))
 }
 
-/// Returns the networks of the container `name` that have hardware addresses. There are none if no engine answers.
-pub(super) fn networks_of(name: &str) -> Vec<ContainerNetwork> {
-    let engines = present();
-    let known = engines.iter();
-    let known = known.filter_map(|engine| endpoints(engine, name).ok());
-    let networks = known.flat_map(|(_, endpoints)| endpoints);
-    let networks = networks.filter_map(|(name, endpoint)| {
+/// Returns the networks of a container that have hardware addresses. There are none if its engine does not say them.
+pub(super) fn networks_of(container: &KnownContainer) -> Vec<ContainerNetwork> {
+    let known = endpoints(&container.engine, &container.name);
+    let (_, endpoints) = known.unwrap_or_default();
+    let networks = endpoints.into_iter().filter_map(|(name, endpoint)| {
         let mac = mac(&endpoint.mac)?;
         Some(ContainerNetwork { name, mac })
     });
@@ -208,8 +215,11 @@ pub(crate) fn present() -> Vec<Engine> {
             if which::which(program).is_ok() {
                 return Some(Engine::Program(program.to_owned()));
             }
-            let socket = socket(std::env::var(variable).ok().as_deref(), usual)?;
-            socket.exists().then_some(Engine::Socket(socket))
+            let path = socket(std::env::var(variable).ok().as_deref(), usual)?;
+            path.exists().then(|| Engine::Socket {
+                name: program.to_owned(),
+                path,
+            })
         });
     found.collect()
 }
@@ -227,7 +237,7 @@ impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(program) => f.write_str(program),
-            Self::Socket(path) => write!(f, "unix://{}", path.display()),
+            Self::Socket { path, .. } => write!(f, "unix://{}", path.display()),
         }
     }
 }
@@ -241,7 +251,7 @@ fn names(engine: &Engine, label: &str) -> Result<Vec<String>, String> {
             let listed = ask(program, &list)?;
             Ok(listed.lines().map(|name| name.trim().to_owned()).collect())
         }
-        Engine::Socket(socket) => engine_api::labelled(socket, label),
+        Engine::Socket { path, .. } => engine_api::labelled(path, label),
     }
 }
 
@@ -254,7 +264,7 @@ fn pid(engine: &Engine, name: &str) -> Result<u32, String> {
             let what = || format!("printed `{}` instead of a process ID", text.trim());
             text.trim().parse().map_err(|_| what())
         }
-        Engine::Socket(socket) => Ok(engine_api::container(socket, name)?.state.pid),
+        Engine::Socket { path, .. } => Ok(engine_api::container(path, name)?.state.pid),
     }
 }
 
@@ -273,8 +283,8 @@ fn endpoints(
             let why = |error| format!("printed no list of networks: {error}");
             (own.to_owned(), endpoints.map_err(why)?)
         }
-        Engine::Socket(socket) => {
-            let container = engine_api::container(socket, name)?;
+        Engine::Socket { path, .. } => {
+            let container = engine_api::container(path, name)?;
             (container.name, container.network_settings.networks)
         }
     };

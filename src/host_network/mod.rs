@@ -5,12 +5,12 @@
 //! relayed where an address would not do.
 
 mod gateway;
+mod host_service;
 mod probe;
 mod relay;
 mod resolver;
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::process::Command;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use model::DropCause;
-use netio::bed::{BedConfig, BedError, CLIENT, HOST};
+use netio::bed::{BedConfig, BedError, CLIENT};
 use netio::iface::DefaultRoutes;
 use netio::netns::NetNs;
 use netio::replaced_files::{self, ReplacedFile};
@@ -31,6 +31,7 @@ pub(crate) use self::gateway::run_gateway;
 pub(crate) use self::resolver::{HOST_NAME, is_on_loopback};
 
 use self::gateway::{Gateway, Pasta};
+use self::host_service::{HostService, SocketTables};
 use self::probe::ResolverProbe;
 use self::relay::{Relay, Route, Service};
 use self::resolver::{RESOLV_CONF, Resolver};
@@ -63,8 +64,7 @@ pub(crate) struct HostNetwork {
     resolver: Option<Resolver>,
     probe: ResolverProbe,
     host_ports: BTreeSet<u16>,
-    /// Those of them on which a service of the host listens at ::1 alone.
-    on_v6_alone: BTreeSet<u16>,
+    socket_tables: SocketTables,
     published: Vec<(TcpListener, Published)>,
     /// The groups whose users may ping from this host, if this process has none of them.
     ping_groups: Option<String>,
@@ -134,14 +134,6 @@ impl HostNetwork {
             anyhow::Ok((listener?, *published))
         });
         let published = published.collect::<Result<_>>().or_machine()?;
-        let host_ports: BTreeSet<u16> = host_ports.iter().copied().collect();
-        let on_v6_alone = on_v6_alone(&host_ports);
-        if let (false, Some(port)) = (families.v6, on_v6_alone.first()) {
-            warn(format_args!(
-                "--host-port {port}: the service of this host listens on ::1 alone, which needs a default route for IPv6: let it \
-                 listen on 127.0.0.1"
-            ));
-        }
         // pasta pings with such a socket.
         let can_ping = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::ICMPV4)).is_ok();
         Ok(Self {
@@ -149,8 +141,8 @@ impl HostNetwork {
             families,
             resolver,
             probe,
-            host_ports,
-            on_v6_alone,
+            host_ports: host_ports.iter().copied().collect(),
+            socket_tables: SocketTables::here(),
             published,
             ping_groups: (!can_ping).then(ping::group_range),
             is_root: geteuid().is_root(),
@@ -186,7 +178,10 @@ impl HostNetwork {
         let mut relays = Vec::new();
         if !self.host_ports.is_empty() {
             let client = bed.client();
-            let routes = routes_to_host(client, &self.host_ports, &self.on_v6_alone, families)?;
+            let tables = Arc::new(self.socket_tables);
+            let ports = self.host_ports.into_iter();
+            let services = ports.map(|port| HostService::new(port, families, Arc::clone(&tables)));
+            let routes = routes_to_host(client, services)?;
             relays.push(Relay::start(client, routes)?);
         }
         let published = self.published.into_iter();
@@ -210,10 +205,7 @@ impl HostNetwork {
         match resolver {
             Some(resolver) => {
                 if !resolver.is_reachable() {
-                    warn(format_args!(
-                        "the command reaches none of the resolvers in {RESOLV_CONF} of this host, so it cannot look up names: \
-                         name one there that is at 127.0.0.1, ::1 or an address of the network, or use addresses"
-                    ));
+                    warn(Resolver::unreachable(families));
                 }
                 files.push(resolver.file()?);
             }
@@ -293,60 +285,32 @@ impl FromStr for Published {
     }
 }
 
-/// Listens on each of `ports` on the client's loopback, and relays to the same port of the host's loopback.
+/// Listens on the port of each of `services` on the client's loopback, and relays to the service.
 fn routes_to_host(
     client: &NetNs,
-    ports: &BTreeSet<u16>,
-    on_v6_alone: &BTreeSet<u16>,
-    families: DefaultRoutes,
+    services: impl Iterator<Item = HostService>,
 ) -> Result<Vec<Route>> {
     let mut routes = Vec::new();
-    for port in ports {
-        let needs_v6 = families.v6 && on_v6_alone.contains(port);
-        let host = if families.v4 && !needs_v6 {
-            IpAddr::from(HOST.v4)
-        } else {
-            HOST.v6.into()
-        };
-        let listen = |address: IpAddr| TcpListener::bind((address, *port));
+    for service in services {
+        let port = service.port();
+        let listen = |address: IpAddr| TcpListener::bind((address, port));
         let v4 = client.run(|| listen(Ipv4Addr::LOCALHOST.into()))?;
         // A kernel without IPv6 has no such address.
         let v6 = client.run(|| listen(Ipv6Addr::LOCALHOST.into()))?.ok();
         let v4 = v4.with_context(|| format!("--host-port {port}"))?;
+        // The warning about a service that the command cannot reach comes before the command starts, if possible.
+        service.locate();
         let to = Service {
-            at: SocketAddr::new(host, *port),
+            at: Arc::new(move || service.locate()),
             patience: Duration::ZERO,
         };
         let listeners = [Some(v4), v6].into_iter().flatten();
-        routes.extend(listeners.map(|from| Route { from, to }));
+        routes.extend(listeners.map(|from| Route {
+            from,
+            to: to.clone(),
+        }));
     }
     Ok(routes)
-}
-
-/// Returns those of `ports` on which a service of this host listens at ::1 alone.
-fn on_v6_alone(ports: &BTreeSet<u16>) -> BTreeSet<u16> {
-    let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-    let tables = ["tcp", "tcp6"].map(|name| table(name).unwrap_or_default());
-    let ports = ports.iter().copied();
-    let alone = ports.filter(|port| is_on_v6_alone(tables.each_ref().map(String::as_str), *port));
-    alone.collect()
-}
-
-/// Returns true if `port` has a listener at ::1 and none at 127.0.0.1, by the texts of the tables `tcp` and `tcp6`. The columns of a
-/// row are a number, the local address with its port in hexadecimal, the remote address, and the state, which is 0A for a
-/// listener (include/net/tcp_states.h).
-fn is_on_v6_alone([tcp, tcp6]: [&str; 2], port: u16) -> bool {
-    let listens = |table: &str, address: &str| {
-        let local = format!("{address}:{port:04X}");
-        table.lines().skip(1).any(|row| {
-            let columns: Vec<&str> = row.split_whitespace().take(4).collect();
-            matches!(columns[..], [_, at, _, "0A"] if at == local)
-        })
-    };
-    let any_of_both = "0".repeat(32);
-    let is_on_v4 =
-        listens(tcp, "0100007F") || listens(tcp, "00000000") || listens(tcp6, &any_of_both);
-    listens(tcp6, "00000000000000000000000001000000") && !is_on_v4
 }
 
 /// Relays from a port of the host to a port of the command.
@@ -365,8 +329,9 @@ fn to_command((listener, published): (TcpListener, Published)) -> Result<Route> 
         listener.local_addr()?,
         published.port
     ));
+    let at = SocketAddr::new(address.into(), published.port);
     let to = Service {
-        at: SocketAddr::new(address.into(), published.port),
+        at: Arc::new(move || at),
         patience,
     };
     Ok(Route { from: listener, to })
@@ -387,25 +352,6 @@ fn note_families(families: DefaultRoutes) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_service_that_listens_on_v6_alone_is_recognised() {
-        let table = |address: &str, state: &str| {
-            format!(
-                "  sl  local_address rem_address st\n   0: {address}:1F40 00000000:0000 {state} 00000000:00000000\n"
-            )
-        };
-        let v6 = "00000000000000000000000001000000";
-        let alone = |tcp: &str, tcp6: &str| is_on_v6_alone([tcp, tcp6], 8000);
-        assert!(alone("", &table(v6, "0A")));
-        assert!(!is_on_v6_alone(["", &table(v6, "0A")], 8001));
-        assert!(!alone("", &table(v6, "01")));
-        assert!(!alone("", &table(&"0".repeat(32), "0A")));
-        for v4 in ["0100007F", "00000000"] {
-            assert!(!alone(&table(v4, "0A"), &table(v6, "0A")), "{v4}");
-        }
-        assert!(!alone("", ""));
-    }
 
     #[test]
     fn a_published_port_is_on_the_loopback_unless_an_address_is_given() {

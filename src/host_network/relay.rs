@@ -28,9 +28,10 @@ pub(super) struct Route {
 }
 
 /// A service to which connections are relayed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(super) struct Service {
-    pub(super) at: SocketAddr,
+    /// Returns its address, and is asked for each attempt to connect.
+    pub(super) at: Arc<dyn Fn() -> SocketAddr + Send + Sync>,
     /// The longest time that a connection waits while the service does not listen yet.
     pub(super) patience: Duration,
 }
@@ -117,6 +118,7 @@ async fn accept(from: Listener, to: Service) {
         };
         match from.accept().await {
             Ok((near, _)) => {
+                let to = to.clone();
                 tokio::spawn(async move {
                     relay(near, to).await;
                     drop(place);
@@ -130,7 +132,7 @@ async fn accept(from: Listener, to: Service) {
 /// Relays one connection to its end. If the service cannot be reached, the connection is reset.
 async fn relay(near: TcpStream, to: Service) {
     let relayed = async {
-        let far = connect(&near, to).await?;
+        let far = connect(&near, &to).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         tokio::try_join!(copy(&near, &far), copy(&far, &near))
@@ -142,12 +144,13 @@ async fn relay(near: TcpStream, to: Service) {
 
 /// Connects to a service. While the service does not listen, it tries again as long as the client waits and the patience
 /// lasts.
-async fn connect(near: &TcpStream, to: Service) -> io::Result<TcpStream> {
+async fn connect(near: &TcpStream, to: &Service) -> io::Result<TcpStream> {
     let began = Instant::now();
     loop {
-        let refused = match TcpStream::connect(to.at).await {
+        let at = (to.at)();
+        let refused = match TcpStream::connect(at).await {
             // A free port of the loopback can be connected to itself (RFC 9293 section 3.5, simultaneous open).
-            Ok(far) if far.local_addr()? == to.at => io::ErrorKind::ConnectionRefused.into(),
+            Ok(far) if far.local_addr()? == at => io::ErrorKind::ConnectionRefused.into(),
             Ok(far) => return Ok(far),
             Err(error) => error,
         };
@@ -208,6 +211,7 @@ mod tests {
 
     /// Accepts connections in the namespace of the test, which needs no privilege for that.
     fn relay_here(from: TcpListener, at: SocketAddr, patience: Duration) -> JoinHandle<()> {
+        let at = Arc::new(move || at);
         let to = Service { at, patience };
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()

@@ -78,8 +78,10 @@ impl Resolver {
         }
         if !is_named {
             // The default of the C library (resolv.conf(5)).
-            let _ = writeln!(text, "nameserver {}", HOST.v4);
             servers.push(Ipv4Addr::LOCALHOST.into());
+            if families.v4 {
+                let _ = writeln!(text, "nameserver {}", HOST.v4);
+            }
         }
         Self { text, servers }
     }
@@ -92,6 +94,19 @@ impl Resolver {
     /// Returns true if the command reaches at least one of the resolvers.
     pub(super) fn is_reachable(&self) -> bool {
         self.text.lines().any(|line| server_of(line).is_some())
+    }
+
+    /// Returns a warning for a command of these families that reaches none of the resolvers.
+    pub(super) fn unreachable(families: DefaultRoutes) -> String {
+        let reachable = match families {
+            DefaultRoutes { v4: true, v6: true } => "127.0.0.1, ::1 or an address of the network",
+            DefaultRoutes { v4: false, .. } => "::1 or an IPv6 address of the network",
+            DefaultRoutes { v6: false, .. } => "127.0.0.1 or an IPv4 address of the network",
+        };
+        format!(
+            "the command reaches none of the resolvers in {RESOLV_CONF} of this host, so it cannot look up names: name one \
+             there that is at {reachable}, or use addresses"
+        )
     }
 
     /// Returns the resolv.conf that the command sees instead of the host's.
@@ -161,7 +176,8 @@ fn has_family(families: DefaultRoutes, address: IpAddr) -> bool {
     }
 }
 
-/// Returns the host's hosts file with the name of the host.
+/// Returns the host's hosts file with the name of the host. Which of its addresses comes first is up to the addresses, not to the
+/// order of the lines; see [`HOST`].
 fn hosts(host: &str, families: DefaultRoutes) -> String {
     let mut text = host.trim_end().to_owned();
     for address in [IpAddr::from(HOST.v4), HOST.v6.into()] {
@@ -182,6 +198,10 @@ mod tests {
         v4: true,
         v6: false,
     };
+    const V6: DefaultRoutes = DefaultRoutes {
+        v4: false,
+        v6: true,
+    };
 
     #[test]
     fn resolvers_of_the_network_stay_and_one_of_the_loopback_gets_another_address() {
@@ -191,11 +211,13 @@ mod tests {
         let own = "# by dnsmasq\nnameserver 127.0.0.1\noptions edns0\n";
         let at_host = "# by dnsmasq\nnameserver 10.77.255.1\noptions edns0\n";
         assert_eq!(for_command(own, BOTH), at_host);
-        let v6 = "nameserver fd77:0:0:ff::1\n";
+        let v6 = "nameserver fec0:0:0:77::1\n";
         assert_eq!(for_command("nameserver ::1\n", BOTH), v6);
         let two = "nameserver 2001:db8::1\nnameserver 192.0.2.7\nnameserver fe80::1%eth0\n";
         assert_eq!(for_command(two, V4), "nameserver 192.0.2.7\n");
-        assert_eq!(for_command("", V4), "nameserver 10.77.255.1\n");
+        for families in [BOTH, V4] {
+            assert_eq!(for_command("", families), "nameserver 10.77.255.1\n");
+        }
     }
 
     #[test]
@@ -203,13 +225,33 @@ mod tests {
         let resolver = Resolver::for_command("nameserver 192.0.2.7\nnameserver ::1\n", V4);
         assert_eq!(resolver.text, "nameserver 192.0.2.7\n");
         assert!(resolver.is_reachable());
-        for alone in [
-            "nameserver 127.0.1.1\n",
-            "nameserver ::1\n",
-            "nameserver fe80::1%eth0\n",
+        for (alone, families) in [
+            ("nameserver 127.0.1.1\n", V4),
+            ("nameserver ::1\n", V4),
+            ("nameserver fe80::1%eth0\n", V4),
+            ("nameserver 127.0.0.1\n", V6),
+            ("", V6),
         ] {
-            let resolver = Resolver::for_command(alone, V4);
+            let resolver = Resolver::for_command(alone, families);
             assert!(!resolver.is_reachable(), "{alone}: {resolver:?}");
+        }
+    }
+
+    #[test]
+    fn the_advice_names_only_resolvers_that_the_command_reaches() {
+        for (families, words) in [
+            (BOTH, "at 127.0.0.1, ::1 or an address of the network,"),
+            (V4, "at 127.0.0.1 or an IPv4 address of the network,"),
+            (V6, "at ::1 or an IPv6 address of the network,"),
+        ] {
+            let warning = Resolver::unreachable(families);
+            assert!(warning.contains(words), "{warning}");
+        }
+        for named in ["nameserver 127.0.0.1\n", "nameserver 192.0.2.7\n"] {
+            assert!(Resolver::for_command(named, V4).is_reachable(), "{named}");
+        }
+        for named in ["nameserver ::1\n", "nameserver 2001:db8::1\n"] {
+            assert!(Resolver::for_command(named, V6).is_reachable(), "{named}");
         }
     }
 
@@ -228,7 +270,7 @@ mod tests {
     #[test]
     fn the_hosts_file_has_the_name_of_the_host_in_each_family() {
         let both = "127.0.0.1 localhost\n10.77.255.1 host.farwire.internal\n\
-                    fd77:0:0:ff::1 host.farwire.internal\n";
+                    fec0:0:0:77::1 host.farwire.internal\n";
         assert_eq!(hosts("127.0.0.1 localhost", BOTH), both);
         let v4 = "127.0.0.1 localhost\n10.77.255.1 host.farwire.internal\n";
         assert_eq!(hosts("127.0.0.1 localhost\n\n", V4), v4);

@@ -353,8 +353,32 @@ fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Resu
     }
     let line = "--label app=shop --delay 1ms";
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
-    wan.await_line("link at web, web-veth3 of the containers with label app=shop")?;
+    wan.await_line("link at web, web-docker of the containers with label app=shop")?;
+    wan.stop_links()?;
+    // Another container has the name that results.
+    let third = bridged.connect(4)?;
+    let pid = third.pid();
+    let (web, other) = (containers[0].pid(), "web-docker");
+    let knows_two = format!(
+        "case \"$*\" in ps*) echo web; echo {other};; *{other}) echo {pid};; *) echo {web};; esac"
+    );
+    engines.add("podman", &knows_two)?;
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    let words = "link at web, web-docker, web-docker-veth3 of the containers with label app=shop";
+    wan.await_line(words)?;
     wan.stop_links().map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn only_the_engine_that_knows_a_container_is_asked_for_its_networks() -> Result<()> {
+    let (bridged, _own, engines) = web()?;
+    let asked = engines.dir.path().join("asked");
+    let script = "case \"$*\" in ps*) ;; *Networks*) echo >FILE; exit 1;; *) exit 1;; esac";
+    let script = script.replace("FILE", &asked.display().to_string());
+    engines.add("docker", &script)?;
+    WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?.stop()?;
+    ensure!(!asked.exists(), "docker was asked");
+    Ok(())
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
-use test_support::host::{Host, OTHER, serve_names, serve_text};
+use test_support::host::{Host, OTHER, serve_names, serve_text, serve_text_at};
 use test_support::powerless::farwire_unprivileged;
 use test_support::process::{self, ends_with, has, stderr, stdout};
 use test_support::wan_box::Summary;
@@ -115,9 +115,41 @@ fn a_service_of_the_host_that_listens_on_v6_alone_is_relayed_where_the_host_has_
     let output = exec(&host, &["--host-port", port.as_str()], &line)?;
     has(&stdout(&process::succeeded(output)?), "near6 ")?;
     let without = Host::start(false)?;
-    let port = serve_text(without.own(), "::1", "near6 ")?.to_string();
-    let output = exec(&without, &["--host-port", port.as_str()], "true")?;
-    has(&stderr(&output), "listens on ::1 alone")
+    let serve = || -> Result<String> {
+        let port = serve_text(without.own(), "::1", "near6 ")?;
+        Ok(port.to_string())
+    };
+    let ports = [serve()?, serve()?];
+    let options = ports.iter().flat_map(|port| ["--host-port", port]);
+    let output = exec(&without, &options.collect::<Vec<_>>(), "true")?;
+    let said = stderr(&output);
+    for port in ports {
+        let words = format!("--host-port {port}: the service of this host listens on ::1 alone");
+        has(&said, words)?;
+    }
+    Ok(())
+}
+
+#[test_support::test(HostNetwork, Tool("curl"))]
+fn a_service_of_the_host_that_begins_to_listen_on_v6_after_the_start_is_relayed() -> Result<()> {
+    let host = Host::start(true)?;
+    let mut command = farwire_unprivileged()?;
+    command
+        .args(["exec", "--net", "host", "--host-port", "8000", "--"])
+        .args(["sh", "-c"])
+        .arg("echo runs; read go; curl -sS --max-time 60 http://127.0.0.1:8000/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut farwire = host.own().run(|| command.spawn())??;
+    let mut runs = [0; 5];
+    let output = farwire.stdout.as_mut().context("no output")?;
+    output.read_exact(&mut runs)?;
+    serve_text_at(host.own(), "[::1]:8000".parse()?, "late ")?;
+    let mut input = farwire.stdin.take().context("no input")?;
+    input.write_all(b"go\n")?;
+    let output = process::succeeded(farwire.wait_with_output()?)?;
+    has(&stdout(&output), "late ")
 }
 
 #[test_support::test(HostNetwork, Tool("curl"), Tool("python3"))]
@@ -256,6 +288,21 @@ fn the_commands_resolv_conf_is_for_it_alone_and_the_far_end_is_still_there() -> 
     has(&text, "1 received")?;
     has(&text, "/proc/self/fd")?;
     ensure!(fs::read_to_string("/etc/hosts")? == before);
+    Ok(())
+}
+
+/// A client that tries only the first address would otherwise wait for a service that listens at 127.0.0.1 alone.
+#[test_support::test(HostNetwork, Tool("getent"))]
+fn the_name_of_the_host_yields_its_ipv4_address_first() -> Result<()> {
+    let host = Host::start(true)?;
+    let lookup = exec(&host, &[], "getent ahosts host.farwire.internal");
+    let text = stdout(&process::succeeded(lookup?)?);
+    let mut addresses: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    addresses.dedup();
+    ensure!(addresses == ["10.77.255.1", "fec0:0:0:77::1"], "{text}");
     Ok(())
 }
 

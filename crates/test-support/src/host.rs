@@ -59,7 +59,12 @@ impl Host {
 /// Answers every HTTP request at a free port of `address` in `ns` with `text`, until the program ends. Returns the port.
 pub fn serve_text(ns: &NetNs, address: &str, text: &'static str) -> Result<u16> {
     let address: IpAddr = address.parse()?;
-    let listener = ns.run(|| TcpListener::bind((address, 0)))??;
+    serve_text_at(ns, SocketAddr::new(address, 0), text)
+}
+
+/// Does the same at `at`, or at a free port there if its port is 0.
+pub fn serve_text_at(ns: &NetNs, at: SocketAddr, text: &'static str) -> Result<u16> {
+    let listener = ns.run(|| TcpListener::bind(at))??;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
         for connection in listener.incoming() {

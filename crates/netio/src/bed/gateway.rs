@@ -21,9 +21,13 @@ use crate::netns::write_sysctl_here;
 pub const HOST_TAP: &str = "host";
 
 /// The addresses at which the client reaches the host's loopback, and the hardware address of the tap's other end.
+///
+/// A name with both addresses yields the IPv4 address first, at which more services of a loopback listen. For that, the IPv6
+/// address has another label than that of the client (RFC 6724 section 2.1, and section 6 rule 5): it is a site-local one, a
+/// kind that no network uses any more (RFC 3879).
 pub const HOST: Endpoint = Endpoint {
     v4: Ipv4Addr::new(10, 77, 255, 1),
-    v6: Ipv6Addr::new(0xfd77, 0, 0, 0xff, 0, 0, 0, 1),
+    v6: Ipv6Addr::new(0xfec0, 0, 0, 0x77, 0, 0, 0, 1),
     mac: [0x02, 0, 10, 77, 255, 1],
 };
 
