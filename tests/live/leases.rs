@@ -199,6 +199,16 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     let (code, said) = set("--revert")?;
     ensure!(code == Some(0), "{said}");
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
+    let (code, said) = set("--revert")?;
+    ensure!(code == Some(2), "{said}");
+    has(
+        &said,
+        "link: there is no lease to end. --revert ends a lease",
+    )?;
+    has(&said, "farwire set link --replace CONDITION...")?;
+    let (code, said) = set(&format!("--revert --lease {id}"))?;
+    ensure!(code == Some(2), "{said}");
+    has(&said, "there is no such lease, or it has ended")?;
     exec.end()
 }
 
