@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::args::api_client::ApiArgs;
+use super::args::api_client::{ApiArgs, ApiRequest};
 use super::args::headings;
 use crate::notes::note;
 use crate::web::path_segment;
@@ -38,7 +38,11 @@ impl LinksArgs {
         let (mut links, mut next) = (Vec::new(), Some(0));
         while let Some(offset) = next {
             let path = format!("/v1/links?offset={offset}{search}");
-            let part = self.at.ask("GET", &path, None, None, None)?;
+            let part = self.at.ask(&ApiRequest {
+                method: "GET",
+                path: &path,
+                ..ApiRequest::default()
+            })?;
             let listed = part["links"].as_array();
             links.extend_from_slice(listed.context("the answer lists no links")?);
             next = part["next"].as_u64();

@@ -6,17 +6,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
+use axum::http::StatusCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::args::api_client::ApiArgs;
+use super::args::api_client::{ApiArgs, ApiRequest, refused_with};
 use super::args::headings;
 use super::args::link_conditions::ConditionsArgs;
-use crate::live::{LeaseFor, LeaseId};
+use crate::live::{LeaseFor, LeaseId, quoted};
 use crate::web::path_segment;
 use conditions::{CONDITIONS, LONGEST_CONTENT, LinkSpec};
 use instruments::failure::{Blame, Failure};
 use record::printable::printable_lines;
+
+/// The largest number of attempts at a change before which others come again and again.
+const MOST_TRIES: usize = 100;
 
 /// Change the conditions of a link of a farwire that runs with --listen
 ///
@@ -72,12 +76,8 @@ impl SetArgs {
             )));
         }
         let link = format!("/v1/links/{}", path_segment(&self.name));
-        let (name, lease) = (Some(self.name.as_str()), self.lease.as_ref());
         if self.revert {
-            let ended = self
-                .at
-                .ask("DELETE", &format!("{link}/lease"), name, lease, None)?;
-            self.print(&ended)?;
+            self.end_lease(&link)?;
             return Ok(ExitCode::SUCCESS);
         }
         let replaces = self.replace || self.clear || self.link.has_whole_link();
@@ -85,26 +85,80 @@ impl SetArgs {
             true => ("PUT", serde_json::to_value(&spec)),
             false => ("PATCH", merge_patch(&spec)),
         };
-        let mut body = body.context("cannot write the conditions as JSON")?;
-        if !replaces && !spec.rules.is_empty() {
-            let now = self.at.ask("GET", &link, name, None, None)?;
-            body["rules"] = with_rules(&now["conditions"]["rules"], &body["rules"]);
+        let body = body.context("cannot write the conditions as JSON")?;
+        if replaces || spec.rules.is_empty() {
+            self.change(&link, method, &body, None)?;
+            return Ok(ExitCode::SUCCESS);
         }
-        let body = body.to_string();
+        let read = || self.at.ask(&self.request("GET", &link));
+        change_as_read(&self.name, read, |now| {
+            let mut patch = body.clone();
+            patch["rules"] = with_rules(&now["conditions"]["rules"], &body["rules"]);
+            self.change(&link, method, &patch, now["revision"].as_u64())
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Changes the link, if it has this revision, and prints the conditions that now apply.
+    fn change(
+        &self,
+        link: &str,
+        method: &str,
+        body: &Value,
+        if_revision: Option<u64>,
+    ) -> Result<(), Failure> {
         let query = self.lease_for.map(|time| format!("?for={time}"));
-        let path = link + &query.unwrap_or_default();
+        let path = format!("{link}{}", query.unwrap_or_default());
+        let body = body.to_string();
+        let request = ApiRequest {
+            lease: self.lease.as_ref(),
+            if_revision,
+            body: Some(&body),
+            ..self.request(method, &path)
+        };
         if self.lease_for == Some(LeaseFor::Connection) {
-            let granted = |changed: &Value| self.print(changed);
-            self.at.hold(method, &path, name, lease, &body, granted)?;
+            self.at.hold(&request, |changed| self.print(changed))?;
             return Err(anyhow!(
                 "{}: the running farwire closed the connection, and the lease has ended",
                 self.name
             )
             .into());
         }
-        let changed = self.at.ask(method, &path, name, lease, Some(&body))?;
-        self.print(&changed)?;
-        Ok(ExitCode::SUCCESS)
+        self.print(&self.at.ask(&request)?)
+    }
+
+    /// Ends the lease, and prints the conditions that apply again.
+    fn end_lease(&self, link: &str) -> Result<(), Failure> {
+        let path = format!("{link}/lease");
+        let request = ApiRequest {
+            lease: self.lease.as_ref(),
+            ..self.request("DELETE", &path)
+        };
+        let refused = match self.at.ask(&request) {
+            Ok(ended) => return self.print(&ended),
+            Err(refused) => refused,
+        };
+        let is_not_found = refused_with(&refused) == Some(StatusCode::NOT_FOUND);
+        if !is_not_found || self.lease.is_some() {
+            return Err(refused);
+        }
+        // The link or its lease does not exist.
+        match self.at.ask(&self.request("GET", link)) {
+            Ok(now) if now["lease"].is_null() => {
+                Err(Failure::bad_input(no_lease(&self.name, link)))
+            }
+            _ => Err(refused),
+        }
+    }
+
+    /// Returns a request about the link, without a body.
+    fn request<'a>(&'a self, method: &'a str, path: &'a str) -> ApiRequest<'a> {
+        ApiRequest {
+            method,
+            path,
+            link: Some(&self.name),
+            ..ApiRequest::default()
+        }
     }
 
     /// Refuses a command line that does not say what to change, or that contradicts itself.
@@ -156,6 +210,35 @@ impl SetArgs {
     }
 }
 
+/// Makes a change that depends on what was read of the link. It reads again if the change is refused because another one came between
+/// the two.
+fn change_as_read(
+    name: &str,
+    read: impl Fn() -> Result<Value, Failure>,
+    change: impl Fn(&Value) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for _ in 0..MOST_TRIES {
+        match change(&read()?) {
+            Err(failure) if refused_with(&failure) == Some(StatusCode::PRECONDITION_FAILED) => {}
+            done => return done,
+        }
+    }
+    Err(anyhow!(
+        "{name}: other clients changed the link {MOST_TRIES} times while its rules were read and changed: nothing was changed; try again"
+    )
+    .into())
+}
+
+/// Says what `--revert` does, and how to go back without a lease. `path` is that of the link in the API.
+fn no_lease(name: &str, path: &str) -> String {
+    format!(
+        "{name}: there is no lease to end. --revert ends a lease, which a change with --for makes, and restores the conditions from before \
+         it; a lease whose time is over has done that already. To go back after a change without --for, set the earlier conditions: \
+         farwire set {} --replace CONDITION... (GET {path}/history lists them)",
+        quoted(name)
+    )
+}
+
 /// Returns a JSON Merge Patch (RFC 7396) that puts the conditions of `spec` into force and keeps the others. A condition for both
 /// directions replaces that of each, as a flag replaces what a file says.
 fn merge_patch(spec: &LinkSpec) -> serde_json::Result<Value> {
@@ -197,9 +280,64 @@ fn lease_id(text: &str) -> Result<LeaseId, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
+    use super::super::args::api_client::accepted;
     use super::*;
+
+    fn refused(status: StatusCode) -> Failure {
+        accepted(status, json!({"detail": "no"})).unwrap_err()
+    }
+
+    #[test]
+    fn a_change_of_what_was_read_is_made_again_after_another_one() {
+        let revision = Cell::new(0);
+        let read = || {
+            revision.set(revision.get() + 1);
+            Ok(json!({"revision": revision.get()}))
+        };
+        let changed = change_as_read("link", read, |now| match now["revision"].as_u64() {
+            Some(4) => Ok(()),
+            _ => Err(refused(StatusCode::PRECONDITION_FAILED)),
+        });
+        assert!(changed.is_ok());
+        assert_eq!(revision.get(), 4);
+    }
+
+    #[test]
+    fn a_change_that_others_always_precede_fails_and_another_refusal_ends_it() {
+        for (status, code, tries, words) in [
+            (
+                StatusCode::PRECONDITION_FAILED,
+                1,
+                MOST_TRIES,
+                "100 times while its rules were read",
+            ),
+            (StatusCode::CONFLICT, 2, 1, "no"),
+        ] {
+            let tried = Cell::new(0);
+            let change = |_: &Value| {
+                tried.set(tried.get() + 1);
+                Err(refused(status))
+            };
+            let failed = change_as_read("link", || Ok(Value::Null), change).unwrap_err();
+            assert_eq!((failed.code(), tried.get()), (code, tries), "{failed}");
+            assert!(failed.to_string().contains(words), "{failed}");
+        }
+    }
+
+    #[test]
+    fn the_way_back_without_a_lease_names_the_link_as_a_shell_reads_it() {
+        let says = no_lease("my link", "/v1/links/my%20link");
+        assert!(
+            says.starts_with("my link: there is no lease to end"),
+            "{says}"
+        );
+        assert!(says.contains("farwire set 'my link' --replace"), "{says}");
+        assert!(says.contains("GET /v1/links/my%20link/history"), "{says}");
+    }
 
     #[test]
     fn a_condition_for_both_directions_replaces_that_of_each_and_others_stay() {

@@ -20,6 +20,10 @@ use crate::forward::thread::{ChangeError, ForwarderEnded};
 /// The time within which a change must be checked and made. Otherwise it is refused.
 pub(crate) const CHANGE_LIMIT: Duration = Duration::from_secs(5);
 
+/// The reason why a link has no time of schedules.
+pub(crate) const NO_SCHEDULE: &str =
+    "the link's conditions have no schedule, trace, outage or handover";
+
 /// A client's request for a change.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeOrder {
@@ -99,8 +103,8 @@ pub(crate) enum ChangeRefusal {
         CHANGE_LIMIT.as_secs()
     )]
     TooLong,
-    /// The link has no schedule that could be started, stopped or moved.
-    #[error("the link's conditions have no schedule: PUT or PATCH conditions with one")]
+    /// Nothing in the link's conditions has a time that could be started, stopped or moved.
+    #[error("{}: PUT or PATCH conditions with one of them", NO_SCHEDULE)]
     NoSchedule,
     /// The link has ended.
     #[error("the link has ended")]
@@ -443,6 +447,23 @@ mod tests {
             .apply_to(&now)
             .unwrap();
         assert!(!Arc::ptr_eq(&other, &now));
+    }
+
+    #[test]
+    fn what_has_a_time_is_named_to_who_moves_the_time_of_a_link_without() {
+        let order = || RequestedConditions::Schedule(json!({"to": "10s"}));
+        let now = Arc::new(toml::from_str("delay = '20ms'").unwrap());
+        assert_eq!(
+            order().apply_to(&now).unwrap_err().to_string(),
+            "the link's conditions have no schedule, trace, outage or handover: PUT or PATCH conditions with one of them"
+        );
+        for with_time in [
+            "schedule = [{ at = '1s', loss = '1%' }]",
+            "outage = '200ms/10s'",
+            "handover = 'every=15s,hold=60ms'",
+        ] {
+            assert!(apply(with_time, order()).is_ok(), "{with_time}");
+        }
     }
 
     #[test]

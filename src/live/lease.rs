@@ -13,10 +13,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::checked_conditions::CheckedConditions;
-use super::moment::{WallClock, since};
+use super::moment::{WallClock, seconds, since};
 
 /// The longest duration of a lease: a day.
 const LONGEST: Nanos = Nanos(86_400_000_000_000);
+
+/// The time after its expiry from which the end of a lease is late.
+const LATE: Nanos = Nanos::from_millis(100);
 
 /// The duration of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,11 +134,20 @@ impl Lease {
         self.grant().as_ref() == Some(grant)
     }
 
-    /// Returns the lease with its expiry set to `now`.
+    /// Returns the lease with its expiry set to `now`, unless it has expired before.
     pub(super) fn expired(self, now: Nanos) -> Self {
         Self {
-            until: Some(now),
+            until: Some(self.until.map_or(now, |until| until.min(now))),
             ..self
+        }
+    }
+
+    /// Describes the time at which the link reverted, compared with the expiry: "the lease ended at its time".
+    pub(super) fn describe_expiry(&self, reverted: Nanos) -> String {
+        let late = self.until.map(|until| since(until, reverted));
+        match late.filter(|late| *late >= LATE) {
+            Some(late) => format!("{:.1} s after it was due", seconds(late)),
+            None => "at its time".to_owned(),
         }
     }
 
@@ -219,5 +231,19 @@ mod tests {
         lease.renew(LeaseFor::Connection, begun);
         assert!(!lease.is_held_by(&first) && lease.is_held_by(&lease.grant().unwrap()));
         assert_eq!(lease.before.revision, 3);
+    }
+
+    #[test]
+    fn an_end_that_comes_late_says_how_late_also_after_several_attempts() {
+        let second = Nanos::from_millis(1_000);
+        let at = Nanos::from_millis;
+        let lease = || Lease::begin(LeaseFor::Time(second), at(5_000), RevertState::default());
+        assert_eq!(lease().describe_expiry(at(6_001)), "at its time");
+        // Attempts to revert were refused at these times.
+        let late = lease().expired(at(6_000)).expired(at(6_010));
+        assert_eq!(late.ends_in(at(6_010)), Some(Duration::ZERO));
+        assert_eq!(late.describe_expiry(at(6_500)), "0.5 s after it was due");
+        let early = lease().expired(at(5_200)).expired(at(5_300));
+        assert_eq!(early.describe_expiry(at(5_500)), "0.3 s after it was due");
     }
 }

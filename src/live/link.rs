@@ -1,6 +1,5 @@
 //! A running link: its conditions, their history and their changes.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -59,6 +58,16 @@ struct LinkState {
     /// The names of the rules in order. The forwarder counts packets by the places of their
     /// rules.
     rules: Vec<String>,
+}
+
+/// The cause of the end of a lease.
+enum LeaseEnd<'a> {
+    /// Its time is over, or an earlier attempt to end it was refused.
+    Expired,
+    /// The connection that held it has closed.
+    WithConnection,
+    /// A client ended it.
+    By(&'a Origin),
 }
 
 /// The conditions in force from an instant on, and the counters at that instant.
@@ -240,7 +249,7 @@ impl LiveLink {
         if !state.lease.as_ref().is_some_and(is_it) {
             return Err(ChangeRefusal::NoLease);
         }
-        let reading = self.revert(&mut state, format_args!("by {origin}"))?;
+        let reading = self.revert(&mut state, &LeaseEnd::By(origin))?;
         let revision = Arc::clone(state.in_force());
         drop(state);
         let view = self.view_of(&revision, None, false);
@@ -399,7 +408,7 @@ impl LiveLink {
         let is_it = |lease: &Lease| lease.is_held_by(grant);
         if state.lease.as_ref().is_some_and(is_it) {
             // The log reports the result, and a link that has ended needs no change.
-            let _ = self.revert(&mut state, format_args!("with its connection"));
+            let _ = self.revert(&mut state, &LeaseEnd::WithConnection);
         }
     }
 
@@ -430,7 +439,7 @@ impl LiveLink {
             return Some(left);
         }
         // A link that has ended needs no further attempt.
-        let reverted = self.revert(&mut state, format_args!("at its time"));
+        let reverted = self.revert(&mut state, &LeaseEnd::Expired);
         let is_reverted = matches!(reverted, Ok(_) | Err(ChangeRefusal::Ended));
         (!is_reverted).then_some(AGAIN)
     }
@@ -542,7 +551,7 @@ impl LiveLink {
     fn revert(
         &self,
         state: &mut LinkState,
-        cause: fmt::Arguments<'_>,
+        cause: &LeaseEnd<'_>,
     ) -> Result<LinkReading, ChangeRefusal> {
         let Some(lease) = state.lease.take() else {
             return Err(ChangeRefusal::NoLease);
@@ -554,10 +563,11 @@ impl LiveLink {
         let reverted = new
             .and_then(|new| self.put_into_force(state, conditions, new, ChangeCause::LeaseEnded));
         match &reverted {
-            Ok(_) => log(format_args!(
-                "farwire: {}: revision {}: the lease ended {cause} ({}): {}",
+            Ok(reading) => log(format_args!(
+                "farwire: {}: revision {}: the lease ended {} ({}): {}",
                 self.name,
                 state.in_force().number,
+                cause.describe(&lease, reading.at),
                 lease.id.shortened(),
                 state.in_force().describe()
             )),
@@ -668,6 +678,17 @@ impl LiveLink {
             lease: lease.map(|lease| lease.view(&self.wall_clock, to_holder)),
             fixed: self.build.as_ref().err().cloned(),
             seed: spec.seed(),
+        }
+    }
+}
+
+impl LeaseEnd<'_> {
+    /// Describes the end of `lease`, whose link reverted at this instant: "the lease ended at its time".
+    fn describe(&self, lease: &Lease, reverted: Nanos) -> String {
+        match self {
+            Self::Expired => lease.describe_expiry(reverted),
+            Self::WithConnection => "with its connection".to_owned(),
+            Self::By(origin) => format!("by {origin}"),
         }
     }
 }

@@ -27,7 +27,8 @@ use crate::end_names::EndNames;
 use crate::forward::thread::ForwarderHandle;
 
 pub(crate) use self::change::{
-    CHANGE_LIMIT, ChangeOrder, ChangeRefusal, Origin, RequestedConditions, ScheduleChange,
+    CHANGE_LIMIT, ChangeOrder, ChangeRefusal, NO_SCHEDULE, Origin, RequestedConditions,
+    ScheduleChange,
 };
 pub(crate) use self::counters::LinkCounters;
 pub(crate) use self::experiment::{Experiment, ExperimentView, FigureRow, NumberedRun};

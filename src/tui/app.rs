@@ -273,6 +273,11 @@ impl WatchedLink {
 
     fn patch(&mut self, patch: Map<String, Value>) -> String {
         self.view = self.link.view();
+        self.patch_view(patch)
+    }
+
+    /// Patches the conditions of the view, if they are still in force.
+    fn patch_view(&mut self, patch: Map<String, Value>) -> String {
         let (before, from) = (self.view.conditions.clone(), self.view.revision);
         match self.request_change(RequestedConditions::Patch(Value::Object(patch)), from) {
             Err(why) => why,
@@ -292,7 +297,9 @@ impl WatchedLink {
             Ok(rule) => rule,
             Err(error) => return error.to_string(),
         };
-        let mut rules = self.link.view().conditions.rules.clone();
+        // The patch has all rules. Those of another change that comes now would be lost if it were made from an older view.
+        self.view = self.link.view();
+        let mut rules = self.view.conditions.rules.clone();
         match rules
             .iter_mut()
             .find(|known| known.rule.name == rule.rule.name)
@@ -301,7 +308,7 @@ impl WatchedLink {
             None => rules.push(rule),
         }
         match serde_json::to_value(rules) {
-            Ok(rules) => self.patch(Map::from_iter([("rules".to_owned(), rules)])),
+            Ok(rules) => self.patch_view(Map::from_iter([("rules".to_owned(), rules)])),
             Err(error) => error.to_string(),
         }
     }
@@ -453,6 +460,40 @@ fn read_trace(text: &str) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use crate::forward::thread::tests::idle;
+    use crate::live::NewLink;
+
+    #[test]
+    fn a_patch_of_rules_that_are_no_longer_in_force_is_refused() {
+        let forwarder = idle();
+        let links = Links::default();
+        links.put(NewLink {
+            name: "link".to_owned(),
+            ends: ["a", "b"].map(str::to_owned).into(),
+            forwarder: forwarder.handle().clone(),
+            number: 0,
+            spec: LinkSpec::default(),
+            build: Ok(Box::new(|spec: &LinkSpec| spec.to_link("box"))),
+        });
+        let link = links.get("link").unwrap();
+        let mut watched = WatchedLink::of(&link, (1, 1));
+        let order = ChangeOrder {
+            conditions: RequestedConditions::Patch(json!({ "delay": "2ms" })),
+            ..ChangeOrder::default()
+        };
+        link.change(&order, clock::now() + CHANGE_LIMIT.into())
+            .unwrap();
+        let patch = || Map::from_iter([("loss".to_owned(), json!("1%"))]);
+        let refused = watched.patch_view(patch());
+        assert!(refused.contains("changed to revision 2"), "{refused}");
+        let changed = watched.patch(patch());
+        assert!(changed.starts_with("revision 3"), "{changed}");
+        let added = watched.add_rule("udp: loss=2%");
+        assert!(added.starts_with("revision 4"), "{added}");
+        assert_eq!(link.view().conditions.rules.len(), 1);
+        forwarder.stop().unwrap();
+    }
 
     #[test]
     fn a_trace_that_is_typed_is_read_from_its_file_each_time() {

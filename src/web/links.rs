@@ -26,7 +26,7 @@ use super::problem::Problem;
 use super::{AppState, capture, events, history};
 use crate::live::{
     CHANGE_LIMIT, ChangeRefusal, ChangeResult, ChangeView, LinkCounters, LinkView, LiveLink,
-    ScheduleChange, ScheduleView,
+    NO_SCHEDULE, ScheduleChange, ScheduleView,
 };
 
 /// The time for which the response to a completed change waits for the effects of the conditions.
@@ -181,7 +181,7 @@ pub(super) async fn patch(
 )]
 pub(super) async fn schedule(State(app): State<AppState>, name: Name) -> Result<Response, Problem> {
     let view = find(&app, name)?.schedule();
-    let view = view.ok_or_else(|| Problem::not_found("the link's conditions have no schedule"))?;
+    let view = view.ok_or_else(|| Problem::not_found(NO_SCHEDULE))?;
     Ok(([(header::ETAG, etag(view.revision))], Json(view)).into_response())
 }
 

@@ -101,6 +101,41 @@ fn set_adds_a_rule_behind_the_others_and_changes_the_one_of_its_name() -> Result
     exec.end()
 }
 
+#[test_support::test(Namespaces)]
+fn rules_that_several_set_at_the_same_time_are_all_in_force() -> Result<()> {
+    const CLIENTS: usize = 8;
+    let exec = Exec::start("--delay 1ms")?;
+    let at = exec.at.to_string();
+    let add = |number: usize| {
+        let rule = format!("udp port {}: name=rule-{number} loss=1%", 5000 + number);
+        let mut set = process::farwire();
+        set.args(["set", "link", "--at", &at, "--rule", &rule]);
+        process::succeeds(set.env_remove("FARWIRE_TOKEN"))
+    };
+    thread::scope(|scope| {
+        let add = &add;
+        let adding: Vec<_> = (0..CLIENTS)
+            .map(|number| scope.spawn(move || add(number)))
+            .collect();
+        let added = adding
+            .into_iter()
+            .map(|added| added.join().expect("it does not panic"));
+        added.collect::<Result<Vec<_>>>()
+    })?;
+    let link = exec.link()?;
+    let rules = link["conditions"]["rules"].as_array().context("no rules")?;
+    let mut names: Vec<&str> = rules
+        .iter()
+        .filter_map(|rule| rule["name"].as_str())
+        .collect();
+    names.sort_unstable();
+    let all: Vec<String> = (0..CLIENTS)
+        .map(|number| format!("rule-{number}"))
+        .collect();
+    ensure!(names == all, "{link}");
+    exec.end()
+}
+
 #[test_support::test(Namespaces, Tool("ping"))]
 fn hops_are_added_and_removed_while_the_link_runs() -> Result<()> {
     let mut exec = Exec::start("--delay 1ms")?;

@@ -199,6 +199,16 @@ fn farwire_set_says_by_what_its_lease_is_known_and_changes_and_ends_it_by_that()
     let (code, said) = set("--revert")?;
     ensure!(code == Some(0), "{said}");
     ensure!(in_force()? == (true, false), "{}", exec.link()?);
+    let (code, said) = set("--revert")?;
+    ensure!(code == Some(2), "{said}");
+    has(
+        &said,
+        "link: there is no lease to end. --revert ends a lease",
+    )?;
+    has(&said, "farwire set link --replace CONDITION...")?;
+    let (code, said) = set(&format!("--revert --lease {id}"))?;
+    ensure!(code == Some(2), "{said}");
+    has(&said, "there is no such lease, or it has ended")?;
     exec.end()
 }
 
@@ -295,10 +305,10 @@ ip link set lo up
 curl --silent --no-buffer --retry 50 --retry-delay 1 --retry-connrefused -X PATCH -H 'Content-Type: application/json' -d '{\"loss\": \"100%\"}' \
     'http://127.0.0.1:7700/v1/links/link?for=connection' > answer & client=$!
 until grep -q reverts_to answer; do sleep 0.1; done
-if grep -q 'lease has ended' said; then exit 1; fi
+if grep -q 'lease ended' said; then exit 1; fi
 ip link set lo down
 for second in $(seq 40); do
-    if grep -q 'lease has ended' said; then found=yes; break; fi
+    if grep -q 'lease ended' said; then found=yes; break; fi
     sleep 1
 done
 kill $farwire $client

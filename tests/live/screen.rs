@@ -303,7 +303,7 @@ fn a_screen_shows_the_link_and_the_commands_output_and_its_keys_change_the_link(
 fn a_rule_is_typed_and_counted_and_a_schedule_shows_its_time_and_is_moved() -> Result<()> {
     let mut screen = OnTerminal::start()?;
     screen.press("\rat=5s\r")?;
-    screen.await_text("the link's conditions have no schedule")?;
+    screen.await_text("the link's conditions have no schedule, trace, outage or handover")?;
     let file = screen.folder.path().join("link.toml");
     fs::write(
         &file,

@@ -43,6 +43,10 @@ const MEANINGS: &[(&str, &[&str])] = &[
     ("tos", &["dscp"]),
 ];
 
+/// Words whose values differ from those of a name that they mean, and the value that is right there.
+const OTHER_VALUES: &[(&str, &str, &str)] = &[("rtt", "delay", HALF), ("ping", "delay", HALF)];
+const HALF: &str = "half of the round-trip time in each direction";
+
 /// Returns the member of `all` that is nearest to `name`: one that differs only in hyphens and case, or otherwise one
 /// that means the same, one that begins with it, or one that differs in few letters.
 pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
@@ -51,7 +55,6 @@ pub fn of<'a>(name: &str, all: impl IntoIterator<Item = &'a str> + Clone) -> Opt
 
 /// Returns the member of `all` that differs from `name` only in hyphens and case, or otherwise one that means the same.
 pub fn by_meaning<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |name: &str| name.replace('-', "_").to_ascii_lowercase();
     let name = plain(name);
     let meant = MEANINGS.iter().find(|(word, _)| *word == name);
     let wanted = [name.as_str()].into_iter();
@@ -64,6 +67,17 @@ pub fn by_meaning<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Opt
         .filter_map(|known| Some((rank(known)?, known)))
         .min()
         .map(|(_, known)| known)
+}
+
+/// Returns the value that the name `meant` has, if `name` has another one: "half of the round-trip time in each direction".
+pub fn other_value(name: &str, meant: &str) -> Option<&'static str> {
+    let (name, meant) = (plain(name), plain(meant));
+    let is_it = |(word, known, _): &&(&str, &str, &str)| *word == name && *known == meant;
+    OTHER_VALUES.iter().find(is_it).map(|(_, _, value)| *value)
+}
+
+fn plain(name: &str) -> String {
+    name.replace('-', "_").to_ascii_lowercase()
 }
 
 /// Returns the member of `all` that begins with `name`, or otherwise one that differs in few letters.
@@ -87,7 +101,10 @@ fn by_letters<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> Option<
 pub fn or_all<'a>(name: &str, all: impl IntoIterator<Item = &'a str>) -> String {
     let all: Vec<&str> = all.into_iter().collect();
     match of(name, all.iter().copied()) {
-        Some(near) => format!("; did you mean `{near}`?"),
+        Some(near) => match other_value(name, near) {
+            Some(value) => format!("; did you mean `{near}`, {value}?"),
+            None => format!("; did you mean `{near}`?"),
+        },
         None if all.is_empty() => "; there are none".to_owned(),
         None => format!("; use one of: {}", all.join(", ")),
     }
@@ -115,6 +132,10 @@ mod tests {
         assert_eq!(of("min", ["met", "least", "most"]), Some("least"));
         assert_eq!(of("latency", ["rate", "delay"]), Some("delay"));
         assert_eq!(of("packet-loss", ["delay", "loss"]), Some("loss"));
+        assert_eq!(
+            or_all("RTT", ["delay", "rate"]),
+            "; did you mean `delay`, half of the round-trip time in each direction?"
+        );
         assert_eq!(of("bandwidth", ["bitrate", "time"]), Some("bitrate"));
         assert_eq!(of("mtu", ["path-mtu", "rate"]), Some("path-mtu"));
         // The name exists nowhere, so letters decide.

@@ -64,6 +64,11 @@ impl Failure {
         Self::new(ExitCode::Machine, message.to_string().into())
     }
 
+    /// Returns the error, if it is of this type.
+    pub fn downcast_ref<E: error::Error + 'static>(&self) -> Option<&E> {
+        self.error.downcast_ref()
+    }
+
     /// Returns the exit code: 1 for a failed run, 2 for bad input, 3 if the machine lacks something.
     pub fn code(&self) -> u8 {
         self.code as u8

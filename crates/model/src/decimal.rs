@@ -33,6 +33,19 @@ pub enum UnitError {
         /// The advice on how to write it.
         right: &'static str,
     },
+    /// It is a rate that tools read differently: tc as bytes per second, others as bits.
+    #[error(
+        "`{text}` is not a rate: its unit is bytes per second for tc, and bits for most other tools: write {bits}, or {bytes} if \
+         bytes are meant"
+    )]
+    BitsOrBytes {
+        /// The text.
+        text: String,
+        /// The rate as it is written if bits are meant.
+        bits: String,
+        /// The rate as it is written if bytes are meant.
+        bytes: String,
+    },
     /// The quantity cannot have this value.
     #[error("`{text}` is out of range: {right}")]
     OutOfRange {

@@ -156,10 +156,26 @@ impl FromStr for BitsPerSec {
     type Err = UnitError;
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        NonZeroU64::new(RATE.parse(text)?)
+        let bits = RATE.parse(text);
+        let bits = bits.map_err(|error| bits_or_bytes(text).unwrap_or(error))?;
+        NonZeroU64::new(bits)
             .map(Self)
             .ok_or_else(|| RATE.out_of_range(text))
     }
+}
+
+/// Returns the error for a rate whose unit ends in `bps`, with both rates that it may mean.
+fn bits_or_bytes(text: &str) -> Option<UnitError> {
+    let (number, unit) = split(text);
+    let unit = unit.to_ascii_lowercase();
+    let multiple = unit.strip_suffix("bps")?;
+    let bits: BitsPerSec = alloc::format!("{number}{multiple}bit").parse().ok()?;
+    let bytes = BitsPerSec::new(bits.get().checked_mul(8)?).ok()?;
+    Some(UnitError::BitsOrBytes {
+        text: text.to_string(),
+        bits: bits.to_string(),
+        bytes: bytes.to_string(),
+    })
 }
 
 impl fmt::Display for BitsPerSec {
@@ -407,6 +423,24 @@ mod tests {
             assert!(message.starts_with(start), "{message}");
         }
         assert!(BitsPerSec::new(0).is_err());
+    }
+
+    #[test]
+    fn a_rate_in_bps_is_refused_with_both_rates_that_it_may_mean() {
+        for (text, bits, bytes) in [
+            ("5mbps", "5mbit", "40mbit"),
+            ("2.5Mbps", "2.5mbit", "20mbit"),
+            ("300bps", "300bit", "2.4kbit"),
+            ("1gbps", "1gbit", "8gbit"),
+        ] {
+            let message = text.parse::<BitsPerSec>().unwrap_err().to_string();
+            let end = alloc::format!("write {bits}, or {bytes} if bytes are meant");
+            assert!(message.ends_with(&end), "{message}");
+        }
+        for text in ["xbps", "5xbps", "0mbps", "99999999999tbps"] {
+            let message = text.parse::<BitsPerSec>().unwrap_err().to_string();
+            assert!(message.contains("is not a rate: write a rate"), "{message}");
+        }
     }
 
     #[test]

@@ -62,6 +62,28 @@ pub(crate) struct ApiArgs {
     pin: Option<Pin>,
 }
 
+/// A request to a running farwire.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    /// The name of the link that the request is about.
+    pub(crate) link: Option<&'a str>,
+    /// The ID of the lease that the caller holds.
+    pub(crate) lease: Option<&'a LeaseId>,
+    /// The revision that the link must have; any if `None`.
+    pub(crate) if_revision: Option<u64>,
+    pub(crate) body: Option<&'a str>,
+}
+
+/// The refusal of a request by a running farwire.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+struct Refusal {
+    status: StatusCode,
+    why: String,
+}
+
 /// The address of a request, with the token of a URL that contains one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct At {
@@ -79,20 +101,13 @@ enum Place {
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
 
 impl ApiArgs {
-    /// Sends a request, with the ID of a lease that the caller holds, and returns the JSON of the answer. `link` is the name of the
-    /// link that the request is about.
+    /// Sends a request, and returns the JSON of the answer.
     ///
     /// # Errors
-    /// No farwire answers at the address, or it refuses. A refusal of the request itself is bad input, in the words of the answer.
-    pub(crate) fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        link: Option<&str>,
-        lease: Option<&LeaseId>,
-        body: Option<&str>,
-    ) -> Result<Value, Failure> {
-        let (place, request) = self.request(method, path, link, lease, body)?;
+    /// No farwire answers at the address, or it refuses; [`refused_with`] returns its status then. A refusal of the request itself is
+    /// bad input, in the words of the answer.
+    pub(crate) fn ask(&self, request: &ApiRequest<'_>) -> Result<Value, Failure> {
+        let (place, request) = self.request(request)?;
         let (status, body) = client()?.block_on(async {
             let asking = async {
                 let answer = self.send(&place, request, Some(PATIENCE)).await?;
@@ -112,14 +127,10 @@ impl ApiArgs {
     /// Those of [`ApiArgs::ask`], and that of `granted`.
     pub(crate) fn hold(
         &self,
-        method: &str,
-        path: &str,
-        link: Option<&str>,
-        lease: Option<&LeaseId>,
-        body: &str,
+        request: &ApiRequest<'_>,
         granted: impl FnOnce(&Value) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let (place, request) = self.request(method, path, link, lease, Some(body))?;
+        let (place, request) = self.request(request)?;
         client()?.block_on(async {
             let asking = async {
                 let mut answer = self.send(&place, request, None).await?;
@@ -137,17 +148,10 @@ impl ApiArgs {
     }
 
     /// Returns the address of the running farwire, and the request to it.
-    fn request(
-        &self,
-        method: &str,
-        path: &str,
-        link: Option<&str>,
-        lease: Option<&LeaseId>,
-        body: Option<&str>,
-    ) -> Result<(Place, Request<String>), Failure> {
+    fn request(&self, wanted: &ApiRequest<'_>) -> Result<(Place, Request<String>), Failure> {
         let At { place, token } = match &self.at {
             Some(at) => at.clone(),
-            None => At::found(link).or_bad_input()?,
+            None => At::found(wanted.link).or_bad_input()?,
         };
         let token = match token {
             Some(token) => Some(token),
@@ -159,18 +163,21 @@ impl ApiArgs {
             self.check_plain(address, token.is_some()).or_bad_input()?;
         }
         let mut request = Request::builder()
-            .method(method)
-            .uri(path)
+            .method(wanted.method)
+            .uri(wanted.path)
             .header(header::HOST, place.host())
             .header(header::CONNECTION, "close")
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(token) = token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        if let Some(LeaseId(id)) = lease {
+        if let Some(LeaseId(id)) = wanted.lease {
             request = request.header("Farwire-Lease", id);
         }
-        let request = request.body(body.unwrap_or_default().to_owned());
+        if let Some(revision) = wanted.if_revision {
+            request = request.header(header::IF_MATCH, format!("\"{revision}\""));
+        }
+        let request = request.body(wanted.body.unwrap_or_default().to_owned());
         let request = request.context("cannot make the request").or_bad_input()?;
         Ok((place, request))
     }
@@ -258,20 +265,27 @@ fn client() -> Result<Runtime> {
 }
 
 /// Returns the JSON of an answer, or its refusal as an error.
-fn accepted(status: StatusCode, body: Value) -> Result<Value, Failure> {
+pub(crate) fn accepted(status: StatusCode, body: Value) -> Result<Value, Failure> {
     if status == StatusCode::OK {
         return Ok(body);
     }
-    let refused = anyhow!(
-        "{}",
-        body["detail"]
-            .as_str()
-            .unwrap_or("the request was refused without a reason")
-    );
+    let why = body["detail"].as_str();
+    let why = why.unwrap_or("the request was refused without a reason");
+    let refusal = Refusal {
+        status,
+        why: why.to_owned(),
+    };
     match status.is_client_error() {
-        true => Err(refused).or_bad_input(),
-        false => Err(refused.into()),
+        true => Err(refusal).or_bad_input(),
+        false => Err(refusal.into()),
     }
+}
+
+/// Returns the status with which a running farwire refused a request, if that is why it failed.
+pub(crate) fn refused_with(failure: &Failure) -> Option<StatusCode> {
+    failure
+        .downcast_ref()
+        .map(|refusal: &Refusal| refusal.status)
 }
 
 fn failed(place: &Place) -> String {

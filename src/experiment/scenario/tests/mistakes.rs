@@ -99,7 +99,7 @@ const MISTAKES: &[Mistake] = &[
     mistake("repeats = 2\n", "repeats = 2\nlate_budget = \"2s\" # here\n", "late_budget", "above 0 and at most 1s, as in 1ms"),
     mistake("repeats = 2\n", "repeats = 2\nlate_budget = 0 # here\n", "late_budget", "write a time with ns, us, ms, s, min or h"),
     mistake(r#"link.delay = "10ms""#, "link.delay = 10 # here", "link: delay", "write a time"),
-    mistake(r#"rate = "20mbit""#, r#"rate = "20mbps" # here"#, "link: rate", "as in 10mbit"),
+    mistake(r#"rate = "20mbit""#, r#"rate = "20mbps" # here"#, "link: rate", "write 20mbit, or 160mbit if bytes are meant"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = 1 # here", "link: loss", "a text such as 1%,burst=8"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nloss = \"1%,8\" # here", "link: loss", "burst=8"),
     mistake(r#"rate = "20mbit""#, "rate = \"20mbit\"\nber = 1.5 # here", "link: ber", "below 1, as in 1e-6"),
