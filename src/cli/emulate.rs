@@ -12,7 +12,7 @@ use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
 
 use super::args::api_server::{ListenArg, LiveServer};
-use super::args::forwarder::ForwarderArgs;
+use super::args::forwarder::{ForwarderArgs, LinkEnds};
 use super::args::headings;
 use super::args::link_conditions::{self, ConditionsArgs};
 use super::args::links_file::{self, AllLinks};
@@ -53,6 +53,7 @@ use serde::Serialize;
 ///
 /// --links FILE.toml connects many pairs. Each table [[links]] contains the interfaces `a` and `b` of a pair and its conditions, such
 /// as link = { delay = "20ms" }. All links share --held-memory, and one thread with its receive rings unless --threads asks for more.
+/// --packet-log and --pcap write a file for each link, named after its interfaces: FILE-A-B.csv and PREFIX-A-B.pcapng.
 #[allow(
     rustdoc::broken_intra_doc_links,
     reason = "the help names a TOML table"
@@ -69,7 +70,7 @@ pub(crate) struct EmulateArgs {
     #[arg(value_name = "IF_B", required_unless_present_any = ["restore", "links", "target"])]
     b: Option<String>,
     /// Connect many pairs of interfaces, with conditions from a TOML file
-    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b", "packet_log"])]
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["a", "b"])]
     links: Option<PathBuf>,
     #[command(flatten)]
     target: TargetArgs,
@@ -131,7 +132,8 @@ impl EmulateArgs {
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, speeds(names)));
         let in_force = crate::live::in_force(&spec);
-        let options = self.forwarder.options([&spec], |of| of.capture(names))?;
+        let ends = LinkEnds::OfOne(names);
+        let options = self.forwarder.options([&spec], &ends)?;
         let link = BoxLink {
             names: names.map(str::to_owned).into(),
             link,
@@ -162,21 +164,17 @@ impl EmulateArgs {
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
         let attached = target.attach(self.target.network())?;
-        if attached.len() > 1 && self.forwarder.logs_packets() {
-            return Err(Failure::bad_input(
-                "--packet-log: only one link can be logged: choose one interface with --network, or one container",
-            ));
-        }
         let interfaces: Vec<_> = attached.iter().map(|of| of.names.clone()).collect();
         let ends = interfaces
             .iter()
             .map(|names| names.each_ref().map(String::as_str));
         let ends: Vec<[&str; 2]> = ends.collect();
         let specs = ends.iter().map(|_| &spec);
-        let options = self.forwarder.options(specs, |of| match *ends {
-            [only] => of.capture(only),
-            _ => of.captures(ends.iter().copied()),
-        })?;
+        let recorded = match *ends {
+            [only] => LinkEnds::OfOne(only),
+            _ => LinkEnds::OfEach(ends.clone()),
+        };
+        let options = self.forwarder.options(specs, &recorded)?;
         let places: Vec<String> = attached.iter().map(|of| of.name.clone()).collect();
         let live = places.iter().map(|place| match ends[..] {
             [_] => (THE_LINK.to_owned(), spec.clone()),
@@ -222,7 +220,8 @@ impl EmulateArgs {
         }
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let specs = links.iter().map(|of| &of.link);
-        let options = self.forwarder.options(specs, |of| of.captures(ends))?;
+        let ends = LinkEnds::OfEach(ends.collect());
+        let options = self.forwarder.options(specs, &ends)?;
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;

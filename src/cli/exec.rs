@@ -17,7 +17,7 @@ use netio::contain::{self, Contained};
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
 use super::args::api_server::{ListenArg, LiveServer};
-use super::args::forwarder::ForwarderArgs;
+use super::args::forwarder::{ForwarderArgs, LinkEnds};
 use super::args::headings;
 use super::args::host_network::HostNetworkArgs;
 use super::args::link_conditions::{self, ConditionsArgs};
@@ -132,8 +132,8 @@ impl ExecArgs {
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
         let signals = Signals::catch()?;
-        let ends = ["client's side", "server's side"];
-        let options = self.forwarder.options([&spec], |of| of.capture(ends))?;
+        let ends = LinkEnds::OfOne(["client's side", "server's side"]);
+        let options = self.forwarder.options([&spec], &ends)?;
         let config = BedConfig {
             mtu: self.mtu,
             ..BedConfig::default()

@@ -126,7 +126,7 @@ impl WanBox {
         let (insertions, links): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let names: Vec<[String; 2]> = shown.iter().map(EndNames::now).collect();
         let found = find_all(&names, force)?;
-        make_room(found.len(), threads)?;
+        make_room(found.len(), threads, options.packet_logs.len())?;
         // From here on, a signal or the death of the forwarder ends the box in order.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
@@ -459,19 +459,27 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// commands.
 const DESCRIPTORS_OF_THREAD: u64 = 8;
 
-/// Makes sure that this process may have enough descriptors for a box of this number of links and
-/// threads.
+/// The descriptors of a packet log beside that of its file, which is already open: its writer has a second
+/// one, and a third one when it replaces a full file.
+const DESCRIPTORS_OF_LOG: u64 = 2;
+
+/// Makes sure that this process may have enough descriptors for a box of this number of links, threads
+/// and packet logs.
 ///
 /// # Errors
 /// Blames the machine if the limit is too low and cannot be raised.
-fn make_room(links: usize, threads: usize) -> Result<(), Failure> {
-    let parallel = 4 * side_by_side::threads(2 * links) as u64;
-    let of_threads = threads as u64 * DESCRIPTORS_OF_THREAD;
-    let needed = links as u64 * DESCRIPTORS_OF_LINK + of_threads + OTHER_DESCRIPTORS + parallel;
+fn make_room(links: usize, threads: usize, logs: usize) -> Result<(), Failure> {
     let what = || counted(links as u64, "link");
-    descriptors::make_room(needed)
+    descriptors::make_room(needed_descriptors(links, threads, logs))
         .with_context(what)
         .or_machine()
+}
+
+fn needed_descriptors(links: usize, threads: usize, logs: usize) -> u64 {
+    let parallel = 4 * side_by_side::threads(2 * links) as u64;
+    let of_threads = threads as u64 * DESCRIPTORS_OF_THREAD;
+    let of_logs = logs as u64 * DESCRIPTORS_OF_LOG;
+    links as u64 * DESCRIPTORS_OF_LINK + of_threads + of_logs + OTHER_DESCRIPTORS + parallel
 }
 
 /// Opens all interfaces, for each thread those of its links.
@@ -482,4 +490,15 @@ fn open(found: &[[Interface; 2]], shares: &[Range<usize>]) -> Result<Vec<Vec<AfP
         threads::open(&names).or_machine()
     };
     side_by_side::each(shares.to_vec(), open_share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_packet_log_needs_descriptors_of_its_own() {
+        let [without, with] = [0, 40].map(|logs| needed_descriptors(40, 2, logs));
+        assert_eq!(with, without + 40 * DESCRIPTORS_OF_LOG);
+    }
 }

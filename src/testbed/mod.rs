@@ -299,9 +299,9 @@ impl TestbedBuilder {
 
     /// Returns the options of the links' forwarders.
     fn forwarder(&self) -> Result<ForwarderOptions> {
-        let packet_log = self.by_flow.then_some(PacketLog::ByFlow);
+        let first = self.by_flow.then_some(PacketLog::ByFlow);
         Ok(ForwarderOptions {
-            packet_log,
+            packet_logs: first.into_iter().collect(),
             late_budget: self.late_budget,
             late_limit: LateLimit::beside(self.late_budget),
             cpus: self.cpus.clone(),

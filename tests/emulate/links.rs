@@ -265,6 +265,39 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     Ok(())
 }
 
+/// One thread has a link, and the other one has two.
+#[test_support::test(Namespaces, Tool("ip"))]
+fn each_of_many_links_is_logged_in_a_file_of_its_own() -> Result<()> {
+    let street = Street::build(3)?;
+    let links = file(["delay = '1ms'", "loss = '100%'", ""])?;
+    let folder = tempfile::tempdir()?;
+    let log = folder.path().join("packets.csv").display().to_string();
+    let options = ["--packet-log", &log, "--threads", "2"];
+    let wan = WanBox::start_links_with(&street.middle, links.path(), &options)?;
+    let arrived = [street.send(0, 10)?, street.send(1, 5)?, street.send(2, 3)?];
+    ensure!(arrived == [10, 0, 3], "{arrived:?}");
+    let told = wan.stop_links()?;
+    let expected = [(10, "delivered"), (5, "loss"), (3, "delivered")];
+    for (link, (count, verdict)) in expected.into_iter().enumerate() {
+        let file = folder.path().join(format!("packets-x{link}-y{link}.csv"));
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let lines = text.lines().skip(1).count() as u64;
+        let summary = told[link].packet_log.as_ref();
+        ensure!(
+            summary.is_some_and(|of| of.lines == lines),
+            "{link}: {summary:?}, {text}"
+        );
+        let datagrams = text.lines().filter(|row| row.contains(",udp,"));
+        ensure!(datagrams.clone().count() == count, "{link}: {text}");
+        let source = format!(",udp,{},", address(link, 1));
+        for row in datagrams {
+            let is_own = row.contains(",up,") && row.contains(&source);
+            ensure!(is_own && row.contains(&format!(",{verdict},")), "{row}");
+        }
+    }
+    Ok(())
+}
+
 #[test_support::test(Namespaces, Tool("ip"))]
 fn the_same_seeds_lose_the_same_packets_whatever_the_number_of_threads() -> Result<()> {
     const COUNT: u32 = 100;
@@ -575,7 +608,7 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
         "processor 5000 is not available to farwire: choose from ",
     )?;
     let said = try_out(one, &["--packet-log", "-"])?;
-    has(&said, "cannot be used with")?;
+    has(&said, "can take the log of one link only: name a FILE")?;
     // 10 Gbit/s for a second are 1.25 GB in each direction.
     let long = format!("{one}link = {{ rate = '10gbit', delay = '1s' }}\n");
     let said = try_out(&long, &[])?;

@@ -32,9 +32,16 @@ pub struct Summary {
     pub ring_bytes: u64,
     #[serde(default)]
     pub interfaces: Vec<Happened>,
+    pub packet_log: Option<Logged>,
     pub capture: Option<Captured>,
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+/// Number of lines of a packet log.
+#[derive(Debug, Deserialize)]
+pub struct Logged {
+    pub lines: u64,
 }
 
 /// Number of packets that a capture kept at each end.

@@ -70,18 +70,17 @@ pub(crate) struct ForwarderArgs {
 }
 
 impl ForwarderArgs {
-    /// Returns the options of a forwarder whose links have these conditions and captures, and creates the file of the packet log.
+    /// Returns the options of a forwarder whose links have these conditions and ends, and creates the files of their packet logs and
+    /// captures.
     ///
     /// # Errors
-    /// The file cannot be written, or the links need more memory than `--held-memory` allows.
+    /// A file cannot be written, there are too many links for their files, or the links need more memory than `--held-memory` allows.
     pub(crate) fn options<'s>(
         &self,
         links: impl IntoIterator<Item = &'s LinkSpec>,
-        captures: impl FnOnce(&Self) -> Result<Vec<Capture>, Failure>,
+        ends: &LinkEnds<'_>,
     ) -> Result<ForwarderOptions, Failure> {
         let (memory, needs) = self.memory_for(links)?;
-        let packet_log = self.packet_log.as_ref();
-        let packet_log = packet_log.map(|log| PacketLog::create(&log.file, log.limit));
         Ok(ForwarderOptions {
             late_budget: self.late_budget,
             late_limit: self
@@ -89,8 +88,8 @@ impl ForwarderArgs {
                 .unwrap_or(LateLimit::beside(self.late_budget)),
             memory,
             needs,
-            captures: captures(self)?,
-            packet_log: packet_log.transpose().or_bad_input()?,
+            packet_logs: self.packet_logs(ends)?,
+            captures: self.captures(ends)?,
             ..CpuUse::from(self.cpu).into()
         })
     }
@@ -100,43 +99,49 @@ impl ForwarderArgs {
         self.late_budget
     }
 
-    /// Returns the capture of the only link, between these ends, if `--pcap` asks for one, and creates its file.
+    /// Returns the packet logs of the links, if `--packet-log` asks for them, and creates their files.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub(crate) fn capture(&self, ends: [&str; 2]) -> Result<Vec<Capture>, Failure> {
-        let prefix = self.pcap.iter();
-        let captures = prefix.map(|prefix| self.capture_to(prefix, ends));
-        captures.collect::<Result<_>>().or_bad_input()
+    /// One of the files cannot be written, there are more links than can be logged, or standard output would have to take several logs.
+    fn packet_logs(&self, ends: &LinkEnds<'_>) -> Result<Vec<PacketLog>, Failure> {
+        let Some(LogTarget { file, limit }) = &self.packet_log else {
+            return Ok(Vec::new());
+        };
+        if let LinkEnds::OfEach(links) = ends {
+            if output::is_stdout(file) {
+                return Err(Failure::bad_input(
+                    "--packet-log -: standard output can take the log of one link only: name a FILE for the links' files",
+                ));
+            }
+            if links.len() > MOST_LOGGED {
+                return Err(Failure::bad_input(format!(
+                    "--packet-log: at most {MOST_LOGGED} links can be logged, not {}: name those to log in a smaller file for --links, \
+                     or choose fewer containers",
+                    links.len(),
+                )));
+            }
+        }
+        let logs = ends.files(file, log_file).into_iter();
+        let logs = logs.map(|(file, _)| PacketLog::create(&file, *limit));
+        logs.collect::<Result<_>>().or_bad_input()
     }
 
-    /// True if `--packet-log` is given.
-    pub(crate) fn logs_packets(&self) -> bool {
-        self.packet_log.is_some()
-    }
-
-    /// Returns a capture of each link, to PREFIX-A-B with the names of its ends, if `--pcap` asks for them, and creates the files.
+    /// Returns the captures of the links, if `--pcap` asks for them, and creates their files.
     ///
     /// # Errors
-    /// One of the files cannot be written.
-    pub(crate) fn captures<'e>(
-        &self,
-        links: impl Iterator<Item = [&'e str; 2]>,
-    ) -> Result<Vec<Capture>, Failure> {
+    /// One of the files cannot be written, or standard output would have to take several captures.
+    fn captures(&self, ends: &LinkEnds<'_>) -> Result<Vec<Capture>, Failure> {
         let Some(prefix) = &self.pcap else {
             return Ok(Vec::new());
         };
-        if output::is_stdout(prefix) {
+        if matches!(ends, LinkEnds::OfEach(_)) && output::is_stdout(prefix) {
             return Err(Failure::bad_input(
                 "--pcap -: standard output can take the capture of one link only: name a PREFIX for the links' files",
             ));
         }
-        let capture = |[a, b]: [&str; 2]| {
-            let mut name = prefix.clone().into_os_string();
-            name.push(format!("-{a}-{b}"));
-            self.capture_to(Path::new(&name), [a, b])
-        };
-        links.map(capture).collect::<Result<_>>().or_bad_input()
+        let captures = ends.files(prefix, capture_prefix).into_iter();
+        let captures = captures.map(|(prefix, ends)| self.capture_to(&prefix, ends));
+        captures.collect::<Result<_>>().or_bad_input()
     }
 
     fn capture_to(&self, prefix: &Path, ends: [&str; 2]) -> Result<Capture> {
@@ -172,6 +177,53 @@ impl ForwarderArgs {
     }
 }
 
+/// The largest number of links that can be logged. Each log has a thread, three descriptors, and up to 14 MB of lines that wait.
+const MOST_LOGGED: usize = 64;
+
+/// The ends of the links whose packets are logged and captured. They say how the files are named.
+#[derive(Clone, Debug)]
+pub(crate) enum LinkEnds<'e> {
+    /// The ends of the only link, whose files have the names that the user gives.
+    OfOne([&'e str; 2]),
+    /// The ends of each link, which are part of the names of its files.
+    OfEach(Vec<[&'e str; 2]>),
+}
+
+impl<'e> LinkEnds<'e> {
+    /// Returns the file of each link and the link's ends. `given` is the file that the user gives; `with_ends` adds a link's ends to it.
+    fn files(
+        &self,
+        given: &Path,
+        with_ends: fn(&Path, [&str; 2]) -> PathBuf,
+    ) -> Vec<(PathBuf, [&'e str; 2])> {
+        match self {
+            Self::OfOne(ends) => vec![(given.to_owned(), *ends)],
+            Self::OfEach(links) => {
+                let links = links.iter();
+                links.map(|ends| (with_ends(given, *ends), *ends)).collect()
+            }
+        }
+    }
+}
+
+/// Returns the file of a link's packet log: FILE-A-B.csv for FILE.csv.
+fn log_file(given: &Path, [a, b]: [&str; 2]) -> PathBuf {
+    let mut name = given.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{a}-{b}"));
+    if let Some(extension) = given.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    given.with_file_name(name)
+}
+
+/// Returns the prefix of a link's capture: PREFIX-A-B for PREFIX.
+fn capture_prefix(given: &Path, [a, b]: [&str; 2]) -> PathBuf {
+    let mut name = given.as_os_str().to_owned();
+    name.push(format!("-{a}-{b}"));
+    name.into()
+}
+
 /// The value of `--packet-log`.
 #[derive(Clone, Debug)]
 struct LogTarget {
@@ -205,6 +257,68 @@ impl From<CpuArg> for CpuUse {
         match arg {
             CpuArg::Spin => Self::Spin,
             CpuArg::Gentle => Self::Gentle,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        forwarder: ForwarderArgs,
+    }
+
+    /// Returns the ends of this number of links: x0 and y0, x1 and y1, and so on.
+    fn pairs(links: usize) -> Vec<[String; 2]> {
+        let pair = |link: usize| ["x", "y"].map(|side| format!("{side}{link}"));
+        (0..links).map(pair).collect()
+    }
+
+    /// Returns the names of the files in a folder after these links began to be logged there in `packets.csv`, and the refusal if
+    /// they could not be.
+    fn logged(pairs: &[[String; 2]]) -> (Vec<String>, Option<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("packets.csv").display().to_string();
+        let program = Program::try_parse_from(["x", "--packet-log", &file]).unwrap();
+        let ends = pairs.iter().map(|pair| pair.each_ref().map(String::as_str));
+        let ends = LinkEnds::OfEach(ends.collect());
+        let refused = program.forwarder.packet_logs(&ends).err();
+        let names = std::fs::read_dir(folder.path()).unwrap();
+        let names = names.map(|of| of.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        (names, refused.map(|refused| refused.to_string()))
+    }
+
+    #[test]
+    fn links_above_the_limit_are_not_logged_and_no_file_is_created() {
+        let (names, refused) = logged(&pairs(MOST_LOGGED));
+        assert_eq!((names.len(), refused), (MOST_LOGGED, None));
+        let (names, refused) = logged(&pairs(MOST_LOGGED + 1));
+        let refused = refused.unwrap();
+        assert!(
+            refused.contains("at most 64 links can be logged, not 65: name those to log"),
+            "{refused}"
+        );
+        assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn a_file_is_named_after_the_ends_of_its_link() {
+        let (names, _) = logged(&pairs(2));
+        assert_eq!(names, ["packets-x0-y0.csv", "packets-x1-y1.csv"]);
+        for (given, log, capture) in [
+            ("a/b.parquet", "a/b-x.5-y.parquet", "a/b.parquet-x.5-y"),
+            ("packets", "packets-x.5-y", "packets-x.5-y"),
+        ] {
+            let ends = ["x.5", "y"];
+            assert_eq!(log_file(Path::new(given), ends), Path::new(log));
+            assert_eq!(capture_prefix(Path::new(given), ends), Path::new(capture));
         }
     }
 }

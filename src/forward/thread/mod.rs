@@ -110,7 +110,8 @@ impl StartingForwarder {
             called: AtomicBool::new(false),
             alarm: Alarm::new().context("cannot create the emulator's timer")?,
         });
-        let log = options.packet_log.map(PacketLog::begin).transpose()?;
+        let logs = options.packet_logs.into_iter().map(PacketLog::begin);
+        let logs = logs.collect::<Result<Vec<_>>>()?;
         let captures = options
             .captures
             .into_iter()
@@ -140,7 +141,8 @@ impl StartingForwarder {
                 let own = ThreadClock::of_this_thread();
                 let cpu_clock = move || own.elapsed().map_or(Nanos::ZERO, Nanos::from);
                 forwarder.bound_lateness(options.late_limit, Box::new(cpu_clock));
-                let logs = iter::once(log).chain(iter::repeat_with(|| None));
+                let logs = logs.into_iter().map(Some);
+                let logs = logs.chain(iter::repeat_with(|| None));
                 for ((ports, link, rules), log) in links.into_iter().zip(logs) {
                     forwarder.add_link(ports, link, rules, options.late_budget, log);
                 }
@@ -338,6 +340,27 @@ pub(crate) mod tests {
         assert!(parts.iter().all(|part| part.cpus == [3]));
         let halves = ForwarderOptions::default().divide(&[0..9, 9..18]);
         assert_eq!(halves[0].memory, HELD_MEMORY / 2);
+    }
+
+    #[test]
+    fn forwarders_get_the_packet_logs_of_their_links() {
+        let options = ForwarderOptions {
+            packet_logs: vec![PacketLog::ByFlow, PacketLog::Stdout, PacketLog::ByFlow],
+            ..ForwarderOptions::default()
+        };
+        let parts = options.divide(&[0..1, 1..3, 3..4]);
+        let each: Vec<_> = parts.iter().map(|part| &part.packet_logs[..]).collect();
+        assert!(
+            matches!(
+                each[..],
+                [
+                    [PacketLog::ByFlow],
+                    [PacketLog::Stdout, PacketLog::ByFlow],
+                    []
+                ]
+            ),
+            "{each:?}"
+        );
     }
 
     #[test]

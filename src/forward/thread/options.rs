@@ -43,8 +43,8 @@ pub(crate) struct ForwarderOptions {
     /// The instant at which the links' time begins, the same for all forwarders whose links belong
     /// together. Without one, it begins when the forwarder is started.
     pub(crate) start: Option<Nanos>,
-    /// The log of the first link's packets.
-    pub(crate) packet_log: Option<PacketLog>,
+    /// The packet logs of the first links, in the order of the links: one per link, fewer, or none.
+    pub(crate) packet_logs: Vec<PacketLog>,
     /// The captures in the order of the links, one per link, or none.
     pub(crate) captures: Vec<Capture>,
     /// A flag that is set when the forwarder dies and nothing passes any more.
@@ -62,7 +62,7 @@ impl Default for ForwarderOptions {
             number: 0,
             cpus: Vec::new(),
             start: None,
-            packet_log: None,
+            packet_logs: Vec::new(),
             captures: Vec::new(),
             died: Arc::default(),
         }
@@ -79,8 +79,8 @@ impl From<CpuUse> for ForwarderOptions {
 }
 
 impl ForwarderOptions {
-    /// Divides these options among forwarders with these links each. The packet log belongs to the
-    /// first link. Each forwarder gets the memory that the conditions of its links need, and an equal
+    /// Divides these options among forwarders with these links each. Each forwarder gets the packet
+    /// logs and captures of its links, the memory that the conditions of its links need, and an equal
     /// part of the rest.
     pub(in crate::forward) fn divide(self, links: &[Range<usize>]) -> Vec<Self> {
         let Self {
@@ -92,7 +92,7 @@ impl ForwarderOptions {
             number: _,
             cpus,
             start,
-            packet_log,
+            packet_logs,
             captures,
             died,
         } = self;
@@ -101,7 +101,7 @@ impl ForwarderOptions {
                 .fold(0_usize, |sum, need| sum.saturating_add(*need))
         };
         let rest = memory.saturating_sub(need(&needs)) / links.len().max(1);
-        let (mut captures, mut packet_log) = (captures.into_iter(), packet_log);
+        let (mut packet_logs, mut captures) = (packet_logs.into_iter(), captures.into_iter());
         let part = |(number, links): (usize, &Range<usize>)| {
             let needs = needs.get(links.clone()).unwrap_or_default().to_vec();
             Self {
@@ -113,7 +113,7 @@ impl ForwarderOptions {
                 number,
                 cpus: cpus.clone(),
                 start,
-                packet_log: packet_log.take(),
+                packet_logs: packet_logs.by_ref().take(links.len()).collect(),
                 captures: captures.by_ref().take(links.len()).collect(),
                 died: Arc::clone(&died),
             }
