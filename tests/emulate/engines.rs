@@ -319,11 +319,19 @@ db
     // The second one is Podman under another name, as Debian's podman-docker is.
     for docker in [no_daemon, &knows_all] {
         engines.add("docker", docker)?;
-        let line = "--label app=shop --delay 1ms";
-        let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+        let logs = tempfile::tempdir()?;
+        let log = logs.path().join("log.csv");
+        let line = format!(
+            "--label app=shop --delay 1ms --packet-log {}",
+            log.display()
+        );
+        let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, &line)?;
         wan.await_line("link at web, db of the containers with label app=shop")?;
         let links = wan.stop_links()?;
         ensure!(links.len() == 2, "{links:?}");
+        let is_logged = links.iter().all(|of| of.packet_log.is_some());
+        let files = fs::read_dir(logs.path())?.count();
+        ensure!(is_logged && files == 2, "{files} files: {links:?}");
     }
     WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?.stop()?;
     let emulate = |label: &str| {

@@ -292,7 +292,7 @@ mod tests {
         let names = names.map(|of| of.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
-        (names, refused.map(|refused| refused.to_string()))
+        (names, refused.as_ref().map(ToString::to_string))
     }
 
     #[test]
