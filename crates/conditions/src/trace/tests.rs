@@ -135,6 +135,27 @@ fn opportunities_have_the_same_outcomes_as_a_stage_of_kind_trace() {
 }
 
 #[test]
+fn every_trace_follows_the_clock_of_the_schedules() {
+    for (text, length_ms) in [
+        (following("t,delay\n0s,5ms\n2s,\n", ""), 2_000),
+        (following("10\n3000\n", ""), 3_000),
+        (
+            "stages = [{ kind = 'trace', times = [5, 4000] }]".to_owned(),
+            4_000,
+        ),
+    ] {
+        let link = spec(&text);
+        assert!(link.follows_clock() && link.has_own_times(), "{text}");
+        let last = Some(Nanos::from_millis(length_ms));
+        assert_eq!(link.last_step(), last, "{text}");
+    }
+    let mut loads = LinkSpec::default();
+    loads.both.at_first.set(two_loads());
+    assert_eq!(loads.last_step(), Some(Nanos::from_millis(200)));
+    assert!(!spec("delay = '5ms'").follows_clock());
+}
+
+#[test]
 fn a_trace_replaces_the_rates_of_a_profile_in_each_direction() {
     let profile = spec("[up]\nrate = '1mbit'\nloss = '1%'\n[down]\nrate = '2mbit'\n");
     let table = spec(&following("t,rate\n0s,5mbit\n1s,6mbit\n", ""));
