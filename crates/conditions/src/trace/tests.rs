@@ -278,6 +278,75 @@ fn a_burst_meets_the_light_load_of_cellreplay_and_then_the_full_one() {
     assert_eq!(named.light, both.traces().next().unwrap().light);
 }
 
+/// Returns the same link in two forms: as one trace of it when it was saturated, with its least delay, as Mahimahi is used,
+/// and as traces of both loads. They are those of docs/traces.md.
+fn one_trace_and_two() -> [LinkSpec; 2] {
+    let saturated = "1\n2\n3\n4\n6\n7\n8\n9\n10\n";
+    let one = format!("{}delay = '20ms'\n", following(saturated, ""));
+    let mut trace = TraceSpec::named("heavy-pdo");
+    trace.light = Some("delay-light-pdo".to_owned());
+    trace.read(saturated.as_bytes()).unwrap();
+    let light = &b"0 20 0 1 2 4\n500 26 0 2 3\n1000 22 0 1 1\n1500 20 0\n"[..];
+    trace.read_light(light, Vec::new()).unwrap();
+    let mut two = LinkSpec::default();
+    two.both.at_first.set(trace);
+    [spec(&one), two]
+}
+
+/// Returns the mean round trip in ms of 300 pings that meet no other packet.
+fn mean_round_trip_ms(spec: &LinkSpec) -> f64 {
+    const PINGS: u64 = 300;
+    let mut link = Link::new(&spec.to_link("link").unwrap().config).unwrap();
+    let mut due = |at, side, id| {
+        link.offer(at, side, Packet::new(PacketId(id), Bytes(98)));
+        match link.poll(Nanos::MAX) {
+            Some(Outcome::Deliver { due, .. }) => due,
+            other => panic!("{other:?}"),
+        }
+    };
+    let round_trip = |ping: u64| {
+        let sent = Nanos::from_micros(100_700 * ping);
+        let there = due(sent, Side::A, 2 * ping);
+        let back = due(there, Side::B, 2 * ping + 1);
+        (back - sent).0 as f64 / 1e6
+    };
+    (0..PINGS).map(round_trip).sum::<f64>() / PINGS as f64
+}
+
+/// Returns the packets of 1,400 bytes that a link delivers within a second while twice as many are offered.
+fn delivered_when_saturated(spec: &LinkSpec) -> u64 {
+    let mut link = Link::new(&spec.to_link("link").unwrap().config).unwrap();
+    let mut count = 0;
+    for id in 0..4_000 {
+        let at = Nanos::from_micros(500 * id);
+        link.offer(at, Side::A, Packet::new(PacketId(id), Bytes(1_400)));
+        while let Some(outcome) = link.poll(at) {
+            let Outcome::Deliver { due, .. } = outcome else {
+                continue;
+            };
+            let within = Nanos::from_millis(500)..Nanos::from_millis(1_500);
+            count += u64::from(within.contains(&due));
+        }
+    }
+    count
+}
+
+/// The result of CellReplay: a trace of a saturated link is right for a load that saturates it, and too fast for a light
+/// one.
+#[test]
+fn one_trace_of_a_saturated_link_is_too_fast_for_a_light_load() {
+    let links = one_trace_and_two();
+    let [one, two] = links.each_ref().map(mean_round_trip_ms);
+    // Pings meet the least delay twice, wait 0.55 ms for an opportunity on average, and on the way back find one.
+    assert!((one - 40.55).abs() < 0.1, "{one}");
+    // The delay of the light load is 22.67 ms on average over its period.
+    assert!((two - 45.33).abs() < 0.1, "{two}");
+    // Both have 900 opportunities in a second. One of Mahimahi has 1,504 bytes, and one of CellReplay 1,400.
+    let [one, two] = links.each_ref().map(delivered_when_saturated);
+    assert!(one.abs_diff(900 * 1_504 / 1_400) <= 2, "{one}");
+    assert!(two.abs_diff(900) <= 2, "{two}");
+}
+
 #[test]
 fn the_delay_of_a_direction_replaces_those_of_a_light_load_which_replace_that_of_both() {
     let mut both = LinkSpec::default();
