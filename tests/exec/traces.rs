@@ -1,9 +1,9 @@
 //! Links that follow traces from files, and the tool for traces.
 
-use std::fs;
-use std::io::{BufWriter, Write as _};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::effects::Run;
 use test_support::process::{self, farwire, has, stderr, stdout};
-use test_support::usage::heap_kib;
+use test_support::usage::peak_kib;
 use test_support::wan_box::Summary;
 
 /// Conditions that no packet of a test outlives, so that its time does not matter.
@@ -177,39 +177,97 @@ fn a_wrong_trace_is_refused_with_its_file_and_line() -> Result<()> {
     Ok(())
 }
 
+/// A format whose files may have ten million lines.
+struct LongFormat {
+    name: &'static str,
+    header: &'static str,
+    /// Writes a line by its number from 0.
+    line: fn(&mut dyn Write, u64) -> io::Result<()>,
+    /// The commands that read the file `many`: one that describes it, and one that passes packets through it.
+    commands: [&'static str; 2],
+}
+
+const LONG_FORMATS: [LongFormat; 4] = [
+    LongFormat {
+        name: "csv",
+        header: "t,rate,delay\n",
+        line: |file, n| writeln!(file, "{n}ms,{}mbit,{}us", 1 + n % 97, 1 + n % 1_009),
+        commands: ["trace many --json -", "link --trace many"],
+    },
+    LongFormat {
+        name: "mahimahi",
+        header: "",
+        line: |file, n| writeln!(file, "{}", n / 10),
+        commands: ["trace many --json -", "link --trace many"],
+    },
+    LongFormat {
+        name: "theaterq",
+        header: "",
+        line: |file, n| {
+            writeln!(
+                file,
+                "1000,{},{}000000,{},100",
+                n % 1_009,
+                1 + n % 97,
+                n % 5
+            )
+        },
+        commands: ["trace many --json -", "link --trace many"],
+    },
+    LongFormat {
+        name: "LeoReplayer's delays",
+        header: "",
+        line: |file, n| writeln!(file, "{}", 1 + n % 97),
+        commands: [
+            "trace times --delays many --json -",
+            "link --trace times,delays=many",
+        ],
+    },
+];
+
 #[test_support::test(All)]
-fn ten_million_lines_are_described_in_less_than_50_mb() -> Result<()> {
+fn ten_million_lines_of_a_file_take_less_than_50_mb() -> Result<()> {
     const LINES: u64 = 10_000_000;
     const MOST_KIB: u64 = 50_000_000 / 1_024;
-    let mut trace = farwire();
-    trace.args(["trace", "-", "--json", "-"]);
-    trace.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = trace.spawn()?;
-    // A process that has ended has no memory.
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("times"), "1\n2\n")?;
+    for format in LONG_FORMATS {
+        let mut file = BufWriter::new(File::create(folder.path().join("many"))?);
+        file.write_all(format.header.as_bytes())?;
+        for n in 0..LINES {
+            (format.line)(&mut file, n)?;
+        }
+        file.flush()?;
+        drop(file);
+        let mut outputs = Vec::new();
+        for line in format.commands {
+            let mut command = farwire();
+            command.current_dir(folder.path()).args(line.split(' '));
+            let (output, most) = with_peak(&mut command)?;
+            let name = format.name;
+            ensure!(output.status.success(), "{name}: {}", stderr(&output));
+            ensure!((1..MOST_KIB).contains(&most), "{name}, {line}: {most} KiB");
+            outputs.push(output);
+        }
+        let described: Value = serde_json::from_slice(&outputs[0].stdout)?;
+        let lines = described["lines"].as_u64();
+        ensure!(lines.is_some_and(|lines| lines >= LINES), "{described}");
+    }
+    Ok(())
+}
+
+/// Runs a command to its end, and returns its output and the most memory that it had at any time, in KiB.
+fn with_peak(command: &mut Command) -> Result<(Output, u64)> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
     let pid = child.id();
     let mut most = 0;
-    let mut look = || most = most.max(heap_kib(pid).unwrap_or_default());
-    let mut lines = BufWriter::new(child.stdin.take().context("a pipe was asked for")?);
-    writeln!(lines, "t,rate,delay")?;
-    for line in 0..LINES {
-        let (rate, delay) = (1 + line % 97, 1 + line % 1_009);
-        writeln!(lines, "{line}ms,{rate}mbit,{delay}us")?;
-        if line % 100_000 == 0 {
-            look();
-        }
-    }
-    lines.flush()?;
-    drop(lines);
     while child.try_wait()?.is_none() {
-        look();
+        // A process that has ended meanwhile has no memory.
+        most = most.max(peak_kib(pid).unwrap_or_default());
         thread::sleep(Duration::from_millis(10));
     }
-    let output = child.wait_with_output()?;
-    ensure!(output.status.success(), "{}", output.status);
-    let described: Value = serde_json::from_slice(&output.stdout)?;
-    ensure!(described["lines"] == LINES, "{described}");
-    ensure!((1..MOST_KIB).contains(&most), "{most} KiB");
-    Ok(())
+    Ok((child.wait_with_output()?, most))
 }
 
 #[test_support::test]

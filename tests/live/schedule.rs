@@ -141,6 +141,32 @@ fn outages_have_the_clock_of_a_schedule_and_are_moved_with_it() -> Result<()> {
     exec.end()
 }
 
+/// The trace serves nothing in the first 1000 s, and then 20 s long one packet each 20 ms.
+#[test_support::test(Namespaces, Tool("ping"))]
+fn a_trace_of_opportunities_has_the_clock_of_a_schedule_and_is_moved_with_it() -> Result<()> {
+    let times: String = (0..=1_000)
+        .map(|n| format!("{}\n", 1_000_000 + 20 * n))
+        .collect();
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), times)?;
+    let line = format!("--delay 1ms --up-trace {}", file.path().display());
+    let mut exec = Exec::start(&line)?;
+    let at_first = schedule(&exec)?;
+    ensure!(at_first["state"] == "running", "{at_first}");
+    ensure!(at_first["last_s"] == 1020.0, "{at_first}");
+    ensure!(exec.shell(LOST_PINGS)? != "0", "pings passed a stall");
+    let moved = order(&exec, r#"{"to": "1000s"}"#)?;
+    let begins = json!({"state": "running", "time_s": 1000.0});
+    ensure!(moved["link"]["schedule"] == begins, "{moved}");
+    ensure!(exec.shell(PINGS)? == "0", "the trace was not moved");
+    order(&exec, r#"{"to": "5s"}"#)?;
+    ensure!(exec.shell(LOST_PINGS)? != "0", "it was not moved back");
+    // While it is stopped, it serves as in the 100 ms before.
+    order(&exec, r#"{"to": "1010s", "state": "stopped"}"#)?;
+    ensure!(exec.shell(PINGS)? == "0", "a stopped trace serves nothing");
+    exec.end()
+}
+
 #[test_support::test(Namespaces)]
 fn a_lease_of_a_schedule_ends_as_though_it_had_never_been_moved() -> Result<()> {
     let exec = start()?;

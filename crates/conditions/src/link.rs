@@ -126,9 +126,16 @@ impl LinkSpec {
     pub fn last_step(&self) -> Option<Nanos> {
         let traces = self.traces().filter_map(TraceSpec::trace);
         traces
-            .filter_map(|trace| trace.length_of_steps())
+            .map(|trace| trace.length_of_all())
+            .chain(self.periods())
             .chain(self.last_scheduled())
             .max()
+    }
+
+    /// Returns the times after which its stages that serve at given times begin again.
+    fn periods(&self) -> impl Iterator<Item = Nanos> {
+        self.extra_stages()
+            .filter_map(|stage| stage.parameters.period())
     }
 
     /// Returns the time of the last step of its schedules, if it has any. A step that repeats counts once.
@@ -201,19 +208,16 @@ impl LinkSpec {
 
     /// Returns whether it has traces, outages or handovers, whose times no step of a schedule states.
     pub fn has_own_times(&self) -> bool {
-        self.layers().any(|layer| {
+        let has_any = |layer: &Layer| {
             let ever = layer.ever();
             ever.has::<TraceSpec>() || ever.has::<OutageSpec>() || ever.has::<HandoverSpec>()
-        })
+        };
+        self.layers().any(has_any) || self.periods().next().is_some()
     }
 
-    /// Returns whether any of it follows the clock of the schedules: steps, traces of conditions, outages or handovers.
+    /// Returns whether any of it follows the clock of the schedules: steps, traces, outages or handovers.
     pub fn follows_clock(&self) -> bool {
-        let recurs = |layer: &Layer| {
-            let ever = layer.ever();
-            ever.has::<OutageSpec>() || ever.has::<HandoverSpec>()
-        };
-        self.has_schedule() || self.layers().any(recurs)
+        self.has_schedule() || self.has_own_times()
     }
 
     /// Returns all its traces, to read them.

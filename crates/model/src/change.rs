@@ -37,8 +37,8 @@ impl Link {
         self.change_to(at, CheckedPaths::new(paths.to_vec())?)
     }
 
-    /// Changes the conditions as [`Link::change`] does, to conditions that were checked before. Their schedules do not
-    /// count from the link's start but follow `clock`, after `order` was carried out on it at the same instant.
+    /// Changes the conditions as [`Link::change`] does, to conditions that were checked before. Their schedules and traces
+    /// do not count from the link's start but follow `clock`, after `order` was carried out on it at the same instant.
     ///
     /// # Errors
     /// Returns those errors of [`Link::change`] that depend on the conditions in force.

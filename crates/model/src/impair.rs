@@ -30,6 +30,7 @@ use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::queue::cell_replay::CellReplayStage;
 use crate::queue::server::Server;
+use crate::schedule::ScheduleClock;
 use crate::spec::Effect;
 use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
@@ -114,6 +115,13 @@ macro_rules! kinds {
             fn set(&mut self, at: Nanos, effect: &Effect) {
                 match self {
                     $(Self::$kind(stage) => stage.set(at, effect),)+
+                    Self::Nothing => {}
+                }
+            }
+
+            fn follow(&mut self, at: Nanos, clock: ScheduleClock) {
+                match self {
+                    $(Self::$kind(stage) => stage.follow(at, clock),)+
                     Self::Nothing => {}
                 }
             }

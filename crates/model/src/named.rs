@@ -88,6 +88,7 @@ impl NamedStage {
         self.schedule = new.schedule;
         self.clock = new.clock;
         self.start = start;
+        self.stage.follow(at, new.clock);
         // Steps that are over by now are skipped: an effect that was in force for no time would change what the stage
         // holds.
         self.applied = self.steps_until(at);

@@ -1,4 +1,4 @@
-//! The clock of a link's schedules: it runs, stops or jumps to another time, while the link's own time goes on.
+//! The clock of a link's schedules and traces: it runs, stops or jumps to another time, while the link's own time goes on.
 
 use crate::time::Nanos;
 

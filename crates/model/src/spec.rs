@@ -277,10 +277,30 @@ pub struct Trace {
 
 /// The times at which a trace-driven bottleneck serves some bytes of L2 each. They never run backwards. The model reads
 /// no files, so a long trace comes from an implementation of this trait.
+///
+/// They are times of the schedules' clock, which at first are those since the link's start. While that clock is stopped,
+/// the opportunities of the [`OPPORTUNITY_WINDOW`] before it repeat.
 pub trait Opportunities: fmt::Debug + Send + Sync {
-    /// Returns the time of opportunity number `index` (from 0) since the link's start; [`Nanos::MAX`] if there is none
-    /// any more.
+    /// Returns the time of opportunity number `index` (from 0); [`Nanos::MAX`] if there is none any more.
     fn at(&self, index: u64) -> Nanos;
+
+    /// Returns the number of opportunities before a time.
+    fn count_before(&self, time: Nanos) -> u64 {
+        let mut above = 1_u64;
+        while self.at(above - 1) < time && above < u64::MAX / 2 {
+            above *= 2;
+        }
+        let (mut low, mut high) = (above / 2, above);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.at(middle) < time {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
 
     /// Returns the bytes that each of them serves, at least 1.
     fn bytes(&self) -> Bytes {
@@ -290,6 +310,9 @@ pub trait Opportunities: fmt::Debug + Send + Sync {
 
 /// The bytes that one opportunity of a trace serves (Mahimahi's packet: 1,500 bytes of L3 and 4 that Mahimahi adds).
 pub const OPPORTUNITY: Bytes = Bytes(1_504);
+
+/// The time over which the opportunities of a trace have a rate.
+pub const OPPORTUNITY_WINDOW: Nanos = Nanos::from_millis(100);
 
 /// Opportunities that repeat: the next period begins at the last time of the one before.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::counters::{DelayStatistics, Waiting};
 use crate::in_flight::InFlight;
 use crate::packet::{DropCause, Reply};
+use crate::schedule::ScheduleClock;
 use crate::spec::Effect;
 use crate::time::Nanos;
 
@@ -29,6 +30,9 @@ pub(crate) trait Stage {
 
     /// Has the effect `effect` from `at` on, which is of its kind or [`Effect::Nothing`].
     fn set(&mut self, at: Nanos, effect: &Effect);
+
+    /// Follows `clock` from `at` on, if its effects have times of their own beside those of the schedule.
+    fn follow(&mut self, _at: Nanos, _clock: ScheduleClock) {}
 
     /// Returns the number of packets that it holds.
     fn held(&self) -> usize {

@@ -89,10 +89,20 @@ impl Usage {
 /// Returns the resident memory that belongs to the process `pid` alone, in KiB (`RssAnon`): heap and stacks, but not
 /// the rings that it shares with the kernel.
 pub fn heap_kib(pid: u32) -> Result<u64> {
+    memory_kib(pid, "RssAnon:")
+}
+
+/// Returns the most resident memory that the process `pid` has had so far, in KiB (`VmHWM`), its program and shared
+/// memory included.
+pub fn peak_kib(pid: u32) -> Result<u64> {
+    memory_kib(pid, "VmHWM:")
+}
+
+fn memory_kib(pid: u32, key: &'static str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let anonymous = status
+    let number = status
         .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .find_map(|line| line.strip_prefix(key))
         .and_then(|text| text.split_whitespace().next());
-    Ok(anonymous.context("RssAnon")?.parse()?)
+    Ok(number.context(key)?.parse()?)
 }

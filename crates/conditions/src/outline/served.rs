@@ -1,6 +1,6 @@
 //! The rate of a bottleneck that serves at given times: what it served in a window of time.
 
-use model::{Bottleneck, Nanos, Opportunities, StageSpec, Trace};
+use model::{Bottleneck, Nanos, StageSpec, Trace};
 
 use crate::route::PathStages;
 use crate::trace::WINDOW;
@@ -26,36 +26,19 @@ pub(super) fn windows(span: Nanos) -> u64 {
 }
 
 /// Returns the rate of the slowest stage that serves at given times, in bit/s of L2 bytes, over a span; for a span without
-/// a length, over the window before it. `None` without such a stage, and before the first window of one.
+/// a length, over the window before it, or the first one. `None` without such a stage.
 pub(super) fn rate(stages: &PathStages, from: Nanos, until: Nanos) -> Option<u64> {
-    let from = if until > from { from } else { from - WINDOW };
+    let (from, until) = if until > from {
+        (from, until)
+    } else {
+        (from - WINDOW, from - WINDOW + WINDOW)
+    };
     let length = u128::from((until - from).0);
-    if length == 0 {
-        return None;
-    }
     let rates = stages.bottlenecks().filter_map(trace_of).map(|trace| {
         let times = &*trace.opportunities;
-        let count = count_before(times, until) - count_before(times, from);
+        let count = times.count_before(until) - times.count_before(from);
         let bits = u128::from(count) * u128::from(times.bytes().0) * 8;
         u64::try_from(bits * 1_000_000_000 / length).unwrap_or(u64::MAX)
     });
     rates.min()
-}
-
-/// Returns the number of opportunities before a time.
-fn count_before(times: &dyn Opportunities, time: Nanos) -> u64 {
-    let mut above = 1_u64;
-    while times.at(above - 1) < time && above < u64::MAX / 2 {
-        above *= 2;
-    }
-    let (mut low, mut high) = (above / 2, above);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if times.at(middle) < time {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
 }

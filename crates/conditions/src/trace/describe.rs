@@ -1,13 +1,13 @@
 //! Figures that describe a trace.
 
 use hdrhistogram::Histogram;
-use model::Nanos;
+use model::{Nanos, OPPORTUNITY_WINDOW};
 use serde::Serialize;
 
 use super::{Builder, Columns, Line, SHORTEST_STEP, Trace, TraceError};
 
 /// The interval over which the rate of opportunities is counted, and the shortest gap between two that is a stall.
-pub const WINDOW: Nanos = Nanos::from_millis(100);
+pub const WINDOW: Nanos = OPPORTUNITY_WINDOW;
 
 /// The number of values of the picture.
 const PICTURE: usize = 60;

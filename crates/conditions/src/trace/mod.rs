@@ -136,6 +136,13 @@ impl Trace {
         first.map_or(Nanos::ZERO, |part| part.length)
     }
 
+    /// Returns the length of its longest part.
+    pub fn length_of_all(&self) -> Nanos {
+        let light = self.light().map_or(Nanos::ZERO, LightLoad::length);
+        let steps = self.length_of_steps().unwrap_or_default();
+        self.length().max(steps).max(light)
+    }
+
     /// Returns the length of its steps, if it has any.
     pub fn length_of_steps(&self) -> Option<Nanos> {
         self.steps.as_ref().map(|steps| steps.length)

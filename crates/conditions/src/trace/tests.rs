@@ -135,6 +135,27 @@ fn opportunities_have_the_same_outcomes_as_a_stage_of_kind_trace() {
 }
 
 #[test]
+fn every_trace_follows_the_clock_of_the_schedules() {
+    for (text, length_ms) in [
+        (following("t,delay\n0s,5ms\n2s,\n", ""), 2_000),
+        (following("10\n3000\n", ""), 3_000),
+        (
+            "stages = [{ kind = 'trace', times = [5, 4000] }]".to_owned(),
+            4_000,
+        ),
+    ] {
+        let link = spec(&text);
+        assert!(link.follows_clock() && link.has_own_times(), "{text}");
+        let last = Some(Nanos::from_millis(length_ms));
+        assert_eq!(link.last_step(), last, "{text}");
+    }
+    let mut loads = LinkSpec::default();
+    loads.both.at_first.set(two_loads());
+    assert_eq!(loads.last_step(), Some(Nanos::from_millis(200)));
+    assert!(!spec("delay = '5ms'").follows_clock());
+}
+
+#[test]
 fn a_trace_replaces_the_rates_of_a_profile_in_each_direction() {
     let profile = spec("[up]\nrate = '1mbit'\nloss = '1%'\n[down]\nrate = '2mbit'\n");
     let table = spec(&following("t,rate\n0s,5mbit\n1s,6mbit\n", ""));
@@ -255,6 +276,75 @@ fn a_burst_meets_the_light_load_of_cellreplay_and_then_the_full_one() {
     let named = read::text::<TraceSpec>(text).unwrap();
     assert_eq!(named.to_string(), text);
     assert_eq!(named.light, both.traces().next().unwrap().light);
+}
+
+/// Returns the same link in two forms: as one trace of it when it was saturated, with its least delay, as Mahimahi is used,
+/// and as traces of both loads. They are those of docs/traces.md.
+fn one_trace_and_two() -> [LinkSpec; 2] {
+    let saturated = "1\n2\n3\n4\n6\n7\n8\n9\n10\n";
+    let one = format!("{}delay = '20ms'\n", following(saturated, ""));
+    let mut trace = TraceSpec::named("heavy-pdo");
+    trace.light = Some("delay-light-pdo".to_owned());
+    trace.read(saturated.as_bytes()).unwrap();
+    let light = &b"0 20 0 1 2 4\n500 26 0 2 3\n1000 22 0 1 1\n1500 20 0\n"[..];
+    trace.read_light(light, Vec::new()).unwrap();
+    let mut two = LinkSpec::default();
+    two.both.at_first.set(trace);
+    [spec(&one), two]
+}
+
+/// Returns the mean round trip in ms of 300 pings that meet no other packet.
+fn mean_round_trip_ms(spec: &LinkSpec) -> f64 {
+    const PINGS: u64 = 300;
+    let mut link = Link::new(&spec.to_link("link").unwrap().config).unwrap();
+    let mut due = |at, side, id| {
+        link.offer(at, side, Packet::new(PacketId(id), Bytes(98)));
+        match link.poll(Nanos::MAX) {
+            Some(Outcome::Deliver { due, .. }) => due,
+            other => panic!("{other:?}"),
+        }
+    };
+    let round_trip = |ping: u64| {
+        let sent = Nanos::from_micros(100_700 * ping);
+        let there = due(sent, Side::A, 2 * ping);
+        let back = due(there, Side::B, 2 * ping + 1);
+        (back - sent).0 as f64 / 1e6
+    };
+    (0..PINGS).map(round_trip).sum::<f64>() / PINGS as f64
+}
+
+/// Returns the packets of 1,400 bytes that a link delivers within a second while twice as many are offered.
+fn delivered_when_saturated(spec: &LinkSpec) -> u64 {
+    let mut link = Link::new(&spec.to_link("link").unwrap().config).unwrap();
+    let mut count = 0;
+    for id in 0..4_000 {
+        let at = Nanos::from_micros(500 * id);
+        link.offer(at, Side::A, Packet::new(PacketId(id), Bytes(1_400)));
+        while let Some(outcome) = link.poll(at) {
+            let Outcome::Deliver { due, .. } = outcome else {
+                continue;
+            };
+            let within = Nanos::from_millis(500)..Nanos::from_millis(1_500);
+            count += u64::from(within.contains(&due));
+        }
+    }
+    count
+}
+
+/// The result of CellReplay: a trace of a saturated link is right for a load that saturates it, and too fast for a light
+/// one.
+#[test]
+fn one_trace_of_a_saturated_link_is_too_fast_for_a_light_load() {
+    let links = one_trace_and_two();
+    let [one, two] = links.each_ref().map(mean_round_trip_ms);
+    // Pings meet the least delay twice, wait 0.55 ms for an opportunity on average, and on the way back find one.
+    assert!((one - 40.55).abs() < 0.1, "{one}");
+    // The delay of the light load is 22.67 ms on average over its period.
+    assert!((two - 45.33).abs() < 0.1, "{two}");
+    // Both have 900 opportunities in a second. One of Mahimahi has 1,504 bytes, and one of CellReplay 1,400.
+    let [one, two] = links.each_ref().map(delivered_when_saturated);
+    assert!(one.abs_diff(900 * 1_504 / 1_400) <= 2, "{one}");
+    assert!(two.abs_diff(900) <= 2, "{two}");
 }
 
 #[test]

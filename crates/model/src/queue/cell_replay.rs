@@ -9,6 +9,7 @@ use crate::counters::Waiting;
 use crate::draw::Draws;
 use crate::in_flight::InFlight;
 use crate::queue::server::{Server, of_server};
+use crate::schedule::ScheduleClock;
 use crate::spec::{CellReplay, Effect, LIGHT_OPPORTUNITY, LightLoad};
 use crate::stage::{EntryResult, Out, Stage};
 use crate::time::Nanos;
@@ -19,6 +20,8 @@ use crate::units::Bytes;
 #[derive(Debug)]
 pub(crate) struct CellReplayStage {
     start: Nanos,
+    /// The clock of the schedules, which both loads follow.
+    clock: ScheduleClock,
     light: Option<Arc<LightLoad>>,
     train: Option<Train>,
     /// The time at which the last packet leaves the light load.
@@ -60,6 +63,7 @@ impl CellReplayStage {
     pub(crate) fn new(start: Nanos, draws: Draws) -> Self {
         Self {
             start,
+            clock: ScheduleClock::default(),
             light: None,
             train: None,
             last: Nanos::ZERO,
@@ -76,7 +80,8 @@ impl CellReplayStage {
         let (mut leaves, mut is_light) = match &mut self.train {
             Some(train) if at + train.delay <= train.leaves => train.continue_with(light, at, len),
             train => {
-                let new = train.insert(Train::begin(light, self.start, at));
+                let recorded = self.clock.at(at - self.start);
+                let new = train.insert(Train::begin(light, recorded, at));
                 new.take(len);
                 (new.leaves, true)
             }
@@ -94,9 +99,9 @@ impl CellReplayStage {
 }
 
 impl Train {
-    /// Begins a train with a packet that comes at `at`.
-    fn begin(light: &LightLoad, start: Nanos, at: Nanos) -> Self {
-        let (number, delay) = light.begin(at - start);
+    /// Begins a train with a packet that comes at `at`, as the load was at the time `recorded` of the record.
+    fn begin(light: &LightLoad, recorded: Nanos, at: Nanos) -> Self {
+        let (number, delay) = light.begin(recorded);
         Self {
             number,
             since: at,
@@ -218,6 +223,14 @@ impl Stage for CellReplayStage {
             }
         };
         self.full.set(at, &full);
+    }
+
+    fn follow(&mut self, at: Nanos, clock: ScheduleClock) {
+        if clock != self.clock {
+            self.clock = clock;
+            self.train = None;
+        }
+        self.full.follow(at, clock);
     }
 
     fn held(&self) -> usize {

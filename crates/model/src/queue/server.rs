@@ -1,6 +1,6 @@
 //! A bottleneck server: one packet is in service, and the others wait.
 
-use core::iter;
+use core::{iter, mem};
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,6 +13,7 @@ use crate::in_flight::InFlight;
 use crate::queue::AnyDiscipline;
 use crate::queue::discipline::{Arrival, QueueDiscipline as _};
 use crate::queue::service::Service;
+use crate::schedule::ScheduleClock;
 use crate::spec::{Discipline, Effect, Queue, Rate, Toffee, Trace};
 use crate::stage::{EntryResult, Out, Stage, Timing};
 use crate::time::Nanos;
@@ -25,6 +26,8 @@ use crate::units::QueueLimit;
 #[derive(Debug)]
 pub(crate) struct Server {
     start: Nanos,
+    /// The clock of the schedules, which a trace follows.
+    clock: ScheduleClock,
     draws: Draws,
     effect: Effect,
     service: Service,
@@ -50,6 +53,7 @@ impl Server {
     pub(crate) fn new(start: Nanos, draws: Draws) -> Self {
         Self {
             start,
+            clock: ScheduleClock::default(),
             draws,
             effect: Effect::Nothing,
             service: Service::Unlimited,
@@ -75,7 +79,8 @@ impl Server {
         if let Some(len) = len.filter(|_| self.ends != Nanos::MAX) {
             self.left = self.service.left(at, len, self.ends);
         }
-        self.service = Service::new(effect, self.start, at, self.draws, &self.service);
+        let clock = (self.clock, self.start);
+        self.service = Service::new(effect, clock, at, self.draws, &self.service);
         if let Some(len) = len {
             self.ends = self.service.resume(at, len, self.left);
         }
@@ -185,6 +190,14 @@ impl Stage for Server {
             .into_iter()
             .for_each(|t| self.queue.adopt(t, &self.service));
         self.effect = effect.clone();
+    }
+
+    fn follow(&mut self, at: Nanos, clock: ScheduleClock) {
+        let before = mem::replace(&mut self.clock, clock);
+        if before != clock && matches!(self.effect, Effect::Trace(_)) {
+            let effect = self.effect.clone();
+            self.update_service(at, &effect);
+        }
     }
 
     fn held(&self) -> usize {

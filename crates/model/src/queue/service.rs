@@ -6,6 +6,7 @@ use crate::queue::bucket::Bucket;
 use crate::queue::constant::{ConstantRate, WORK_PER_BYTE};
 use crate::queue::fluctuating::Fluctuating;
 use crate::queue::trace::Traced;
+use crate::schedule::ScheduleClock;
 use crate::spec::{Effect, Rate};
 use crate::time::Nanos;
 use crate::units::{Bytes, Factor};
@@ -40,10 +41,11 @@ pub(crate) struct Load {
 const WHOLE: u128 = 1 << 64;
 
 impl Service {
-    /// Creates the service that `effect` defines from `at` on; `before` is the service until then.
+    /// Creates the service that `effect` defines from `at` on; `before` is the service until then. A trace follows
+    /// `clock`, which counts from `start`.
     pub(crate) fn new(
         effect: &Effect,
-        start: Nanos,
+        (clock, start): (ScheduleClock, Nanos),
         at: Nanos,
         draws: Draws,
         before: &Self,
@@ -51,7 +53,10 @@ impl Service {
         match effect {
             Effect::Rate(rate) => Self::of_rate(rate, at, draws, before),
             Effect::Toffee(toffee) => Self::Toffee(toffee.delay, toffee.dynamic),
-            Effect::Trace(trace) => Self::Traced(Traced::new(trace.opportunities.clone(), start)),
+            Effect::Trace(trace) => {
+                let opportunities = trace.opportunities.clone();
+                Self::Traced(Traced::new(opportunities, clock, start, at))
+            }
             _ => Self::Unlimited,
         }
     }

@@ -113,8 +113,8 @@ impl LightLoad {
         without
     }
 
-    /// Returns the number of the train in force at a time since the link's start, and the delay then, on the straight
-    /// line to the next train.
+    /// Returns the number of the train in force at a time of the schedules' clock, and the delay then, on the straight line
+    /// to the next train.
     pub(crate) fn begin(&self, at: Nanos) -> (usize, Nanos) {
         let within = Nanos(at.0 % self.length().0);
         // The first train is at 0, and the last one after every time within a period.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::drive::{drain, dues, packet};
+use crate::drive::{ClockedLink, drain, dues, order, packet};
 use farwire_model::{
     Bytes, CellReplay, DropCause, Effect, LIGHT_OPPORTUNITY, LightLoad, LightTrain, Link,
     LinkConfig, Nanos, Opportunities, Outcome, QueueLimit, Repeating, Side, StageSpec, Trace,
@@ -145,6 +145,31 @@ fn only_the_full_load_has_a_queue_that_drops() {
         })
         .collect();
     assert_eq!(dropped, [(6, ms(29)), (7, ms(29))]);
+}
+
+#[test]
+fn both_loads_follow_the_clock_of_the_schedules() {
+    let config = LinkConfig::new(1, vec![alone(two_loads())], vec![]);
+    let mut clocked = ClockedLink::new(config);
+    let mut right = Vec::new();
+    let mut offer = |clocked: &mut ClockedLink, at, due| {
+        let packet = packet(right.len(), Bytes(1_400));
+        clocked.link.offer(ms(at), Side::A, packet);
+        right.push(Some(ms(due)));
+    };
+    // The delay stays at 30 ms.
+    clocked.order(10, order(false, Some(50)));
+    for at in [20, 120, 220] {
+        offer(&mut clocked, at, at + 30);
+    }
+    clocked.order(300, order(true, Some(150)));
+    offer(&mut clocked, 300, 335);
+    // A burst has the train of that time, and then the full load as it was in the 100 ms around: an opportunity each 10 ms.
+    clocked.order(400, order(false, Some(50)));
+    for due in [430, 435, 435, 439, 440, 450] {
+        offer(&mut clocked, 400, due);
+    }
+    assert_eq!(dues(&drain(&mut clocked.link, Nanos::MAX)), right);
 }
 
 #[test]

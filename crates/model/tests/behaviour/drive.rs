@@ -1,8 +1,9 @@
 //! Drives a link in virtual time, and generates links and traffic.
 
 use farwire_model::{
-    BitsPerSec, Bytes, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos, Outcome, Packet,
-    PacketId, Probability, QueueLimit, Rate, Side, StageSpec, Toffee,
+    BitsPerSec, Bytes, CheckedPaths, Delay, Effect, Factor, Framing, Link, LinkConfig, Nanos,
+    Outcome, Packet, PacketId, Probability, QueueLimit, Rate, ScheduleClock, ScheduleOrder, Side,
+    StageSpec, Toffee,
 };
 use proptest::option;
 use proptest::prelude::*;
@@ -106,6 +107,41 @@ pub(crate) fn stream(side: Side, count: u64, gap: Nanos, len: u64) -> Vec<Arriva
 
 pub(crate) fn packet(id: usize, len: Bytes) -> Packet {
     Packet::new(PacketId(id as u64), len)
+}
+
+/// A link whose schedules' clock is stopped, started and moved.
+pub(crate) struct ClockedLink {
+    pub(crate) link: Link,
+    paths: CheckedPaths,
+    clock: ScheduleClock,
+}
+
+impl ClockedLink {
+    pub(crate) fn new(config: LinkConfig) -> Self {
+        Self {
+            link: Link::new(&config).unwrap(),
+            paths: CheckedPaths::new(config.paths).unwrap(),
+            clock: ScheduleClock::default(),
+        }
+    }
+
+    /// Carries out `order` at a time in milliseconds.
+    pub(crate) fn order(&mut self, at_ms: u64, order: ScheduleOrder) {
+        let at = Nanos::from_millis(at_ms);
+        let paths = self.paths.clone();
+        self.link
+            .change_by_clock(at, paths, self.clock, order)
+            .unwrap();
+        self.clock = self.clock.ordered(at, order);
+    }
+}
+
+/// Stops or starts a clock, at a time in milliseconds if there is one.
+pub(crate) fn order(runs: bool, to_ms: Option<u64>) -> ScheduleOrder {
+    ScheduleOrder {
+        runs: Some(runs),
+        to: to_ms.map(Nanos::from_millis),
+    }
 }
 
 /// A hop: the stages of each direction, and a stage that both share.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crate::discipline::disciplines;
-use crate::drive::{Draw, drain, dues, packet};
+use crate::drive::{ClockedLink, Draw, drain, dues, order, packet};
 use farwire_model::{
     BitsPerSec, Bytes, CheckedPaths, Codel, Discipline, DropCause, Ecn, Effect, Fluctuation,
-    Framing, Gate, Link, LinkConfig, Nanos, Outcome, PathSpec, Pie, Queue, QueueLimit, Rate,
-    Repeating, Schedule, ScheduleClock, ScheduleOrder, Side, StageSpec, Steps, Toffee, Trace,
+    Framing, Gate, Link, LinkConfig, Nanos, Opportunities, Outcome, PathSpec, Pie, Queue,
+    QueueLimit, Rate, Repeating, Schedule, ScheduleClock, ScheduleOrder, Side, StageSpec, Steps,
+    Toffee, Trace,
 };
 
 const MANY: QueueLimit = QueueLimit::Packets(100_000);
@@ -649,4 +650,39 @@ fn computed_steps_follow_the_clock_of_the_schedules() {
         .unwrap();
     offer(&mut link, ms(20), 0, 1_250);
     assert_eq!(dues(&drain(&mut link, Nanos::MAX)), [Some(ms(30))]);
+}
+
+#[test]
+fn a_trace_of_times_follows_the_clock_of_the_schedules() {
+    let times = [10, 20, 30, 500, 501, 502, 503, 1_000];
+    let mut clocked = ClockedLink::new(alone(traced(&times)));
+    let mut right = Vec::new();
+    let mut burst = |clocked: &mut ClockedLink, at, served: &[u64]| {
+        for due in served {
+            offer(&mut clocked.link, ms(at), right.len(), 1_504);
+            right.push(Some(ms(*due)));
+        }
+    };
+    // The second packet waits for 20 ms when the clock jumps to 500 ms.
+    burst(&mut clocked, 5, &[10, 15, 16]);
+    clocked.order(15, order(true, Some(500)));
+    // The times from 404 ms to 504 ms repeat: four of them, after 96 ms.
+    clocked.order(40, order(false, Some(504)));
+    burst(&mut clocked, 50, &[136, 137, 138, 139, 236]);
+    // It runs on from 504 ms, to 1000 ms and to the first time of the next period.
+    clocked.order(300, order(true, None));
+    burst(&mut clocked, 310, &[796, 806]);
+    // Nothing is served at 400 ms, nor in the 100 ms before.
+    clocked.order(900, order(false, Some(400)));
+    burst(&mut clocked, 910, &[950]);
+    clocked.order(950, order(true, Some(500)));
+    assert_eq!(dues(&drain(&mut clocked.link, Nanos::MAX)), right);
+}
+
+#[test]
+fn the_times_of_a_trace_are_counted_up_to_a_time() {
+    let times = [1, 1, 4].map(ms);
+    let trace = Repeating::new(times.to_vec()).unwrap();
+    let counts = [0, 1, 2, 4, 5, 6, 400].map(|until| trace.count_before(ms(until)));
+    assert_eq!(counts, [0, 0, 2, 2, 3, 5, 299]);
 }

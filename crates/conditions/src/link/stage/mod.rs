@@ -289,6 +289,15 @@ impl StageKind {
         )
     }
 
+    /// Returns the time after which it begins again if it serves at given times.
+    pub(crate) fn period(&self) -> Option<Nanos> {
+        let Self::Trace(trace) = self else {
+            return None;
+        };
+        let last = trace.times.as_deref()?.last()?;
+        Some(Nanos::from_millis(*last))
+    }
+
     /// Returns whether it is a trace that states its times.
     fn has_times(&self) -> bool {
         matches!(self, Self::Trace(trace) if trace.times.is_some())
