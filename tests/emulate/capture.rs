@@ -1,11 +1,14 @@
-//! `--pcap` of a box: the file is opened before the box gives up access to files, and written while the box is confined.
+//! `--pcap` and `--packet-log` of a box: the files are opened before the box gives up access to files, and written while the box is
+//! confined.
 
+use std::fs;
+use std::net::UdpSocket;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
-use netio::bed::{Bed, BedConfig};
+use anyhow::{Context as _, Result, ensure};
+use netio::bed::{Bed, BedConfig, SERVER};
 
-use test_support::process::{succeeds, succeeds_in};
+use test_support::process::{succeeds, succeeds_in, wait_for};
 use test_support::wan_box::WanBox;
 
 #[test_support::test(Namespaces, Tool("ping"), Tool("tshark"))]
@@ -37,5 +40,44 @@ fn a_capture_of_a_box_has_what_passed_it_and_tshark_reads_it() -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+#[test_support::test(Namespaces)]
+fn the_files_of_a_packet_log_with_a_limit_take_turns_while_the_box_is_confined() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let files = ["packets.csv", "packets.csv.1"].map(|name| directory.path().join(name));
+    let bed = Bed::build(&BedConfig::default())?;
+    let link = format!("--packet-log {},limit=8KiB", files[0].display());
+    let wan_box = WanBox::start(&bed, &link)?;
+    let client = bed.client().run(|| UdpSocket::bind(("0.0.0.0", 0)))??;
+    client.connect((SERVER.v4, 9))?;
+    wait_for("a line in the second file", || {
+        for _ in 0..20 {
+            // The answer that nobody listens may be an error of the next call.
+            let _ = client.send(&[7; 100]);
+        }
+        Ok((fs::metadata(&files[1])?.len() > 0).then_some(()))
+    })?;
+    let log = wan_box.stop()?.packet_log.context("no log is counted")?;
+    ensure!(log.not_kept == 0, "{log:?}");
+    let numbers = |file| -> Result<Vec<u64>> {
+        let text = fs::read_to_string(file)?;
+        let rows = text.lines().skip(1);
+        let rows = rows.map(|row| row.split(',').next().unwrap_or_default().parse());
+        Ok(rows.collect::<Result<_, _>>()?)
+    };
+    let mut numbers = [numbers(&files[0])?, numbers(&files[1])?];
+    numbers.sort();
+    let numbers = numbers.concat();
+    // The second file may have been full, too. Then the first one has the last lines.
+    ensure!(
+        numbers.windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "{numbers:?}"
+    );
+    ensure!(
+        numbers.last() == Some(&(log.lines - 1)),
+        "{log:?}, {numbers:?}"
+    );
     Ok(())
 }

@@ -38,10 +38,13 @@ pub struct Summary {
     pub notes: Vec<String>,
 }
 
-/// Number of lines of a packet log.
+/// Numbers of lines of a packet log.
 #[derive(Debug, Deserialize)]
 pub struct Logged {
     pub lines: u64,
+    /// Lines that could not be written.
+    #[serde(default)]
+    pub not_kept: u64,
 }
 
 /// Number of packets that a capture kept at each end.

@@ -127,8 +127,8 @@ struct LineBatch {
 
 impl PacketLog {
     /// Creates a log in `path`, which is overwritten; `-` is standard output. A name that ends in `.parquet` is a Parquet
-    /// file, and any other a CSV file. A file that has reached `limit` becomes FILE.1, which is overwritten too, and a new
-    /// one begins.
+    /// file, and any other a CSV file. With a `limit`, FILE and FILE.1 take turns: when one has reached it, the other is
+    /// emptied and in use.
     ///
     /// # Errors
     /// Fails if the file cannot be written; the error names it.

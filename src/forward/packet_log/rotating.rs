@@ -1,7 +1,9 @@
-//! The file of a log, which makes room for a new one when it has reached a limit.
+//! The files of a log: one, or two that take turns, each until it has reached a limit.
+//!
+//! Both are open from the start. A confined emulator may neither create nor rename files.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 
 use model::Bytes;
@@ -9,15 +11,22 @@ use record::crossing::CrossedFlow;
 
 use super::{LogLine, Sink};
 
-/// A file for the log, and the size at which it becomes FILE.1.
+/// A file for the log.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
     file: File,
-    limit: Option<Bytes>,
+    turns: Option<Turns>,
 }
 
-/// A sink that writes into a file until that has reached its limit, and then into a new one.
+/// FILE.1, and the size at which the other of the two files is next.
+#[derive(Debug)]
+struct Turns {
+    other: File,
+    limit: Bytes,
+}
+
+/// A sink that writes into a file until that has reached its limit, and then into the other one, which it empties first.
 pub(super) struct Rotating<S> {
     log: LogFile,
     sink: S,
@@ -25,15 +34,26 @@ pub(super) struct Rotating<S> {
 }
 
 impl LogFile {
-    /// Creates the file, which is overwritten.
+    /// Creates the file, and FILE.1 if there is a limit. Existing ones are emptied.
     ///
     /// # Errors
-    /// Fails if the file cannot be written.
+    /// Fails if a file cannot be written.
     pub(super) fn create(path: &Path, limit: Option<Bytes>) -> io::Result<Self> {
+        let other = || {
+            let mut other = path.to_owned().into_os_string();
+            other.push(".1");
+            File::create(other)
+        };
+        let turns = limit.map(|limit| {
+            io::Result::Ok(Turns {
+                other: other()?,
+                limit,
+            })
+        });
         Ok(Self {
             path: path.to_owned(),
             file: File::create(path)?,
-            limit,
+            turns: turns.transpose()?,
         })
     }
 
@@ -55,21 +75,18 @@ impl LogFile {
         })
     }
 
-    /// Returns whether the file has reached its limit.
-    fn is_full(&self) -> io::Result<bool> {
-        let Some(limit) = self.limit else {
-            return Ok(false);
+    /// If the file has reached its limit, empties the other one, which is in use from now on, and returns it.
+    fn next(&mut self) -> io::Result<Option<File>> {
+        let Some(turns) = &mut self.turns else {
+            return Ok(None);
         };
-        Ok(self.file.metadata()?.len() >= limit.0)
-    }
-
-    /// Renames the file to FILE.1 and begins a new one.
-    fn renew(&mut self) -> io::Result<File> {
-        let mut before = self.path.clone().into_os_string();
-        before.push(".1");
-        fs::rename(&self.path, before)?;
-        self.file = File::create(&self.path)?;
-        self.file.try_clone()
+        if self.file.metadata()?.len() < turns.limit.0 {
+            return Ok(None);
+        }
+        std::mem::swap(&mut self.file, &mut turns.other);
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.try_clone().map(Some)
     }
 }
 
@@ -79,9 +96,9 @@ impl<S: Sink> Sink for Rotating<S> {
     }
 
     fn take(&mut self, first: u64, lines: &[LogLine], hops: &[String]) -> io::Result<u64> {
-        if self.log.is_full()? {
+        if let Some(next) = self.log.next()? {
             self.sink.finish()?;
-            self.sink = (self.create)(self.log.renew()?)?;
+            self.sink = (self.create)(next)?;
             self.sink.begin()?;
         }
         self.sink.take(first, lines, hops)
@@ -105,28 +122,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_file_is_kept_beside_the_new_one_and_no_line_is_written_twice() {
+    fn two_files_take_turns_and_hold_the_last_lines_without_a_gap() {
+        const LINES: u64 = 30;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
         let log = LogFile::create(&path, Some(Bytes(400))).unwrap();
         let mut sink = log.rotating(|file| Ok(CsvFile::new(file))).unwrap();
         sink.begin().unwrap();
-        for number in 1..=10 {
+        for number in 1..=LINES {
             let line = LogLine::bare(Nanos(1), Side::A, PacketVerdict::Delivered);
             sink.take(number, &[line], &[]).unwrap();
         }
         sink.finish().unwrap();
         let numbers = |name: &str| -> Vec<u64> {
-            let text = fs::read_to_string(folder.path().join(name)).unwrap();
+            let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
             let rows = text.lines().skip(1);
             rows.map(|row| row.split(',').next().unwrap().parse().unwrap())
                 .collect()
         };
-        let [before, now] = ["log.csv.1", "log.csv"].map(numbers);
-        assert!(!before.is_empty() && !now.is_empty());
-        let all: Vec<u64> = before.iter().chain(&now).copied().collect();
+        let mut files = ["log.csv", "log.csv.1"].map(numbers);
+        assert!(!files.iter().any(Vec::is_empty), "{files:?}");
+        files.sort();
+        let all = files.concat();
         assert!(all.windows(2).all(|pair| pair[1] == pair[0] + 1), "{all:?}");
-        assert_eq!(all.last(), Some(&10));
+        // The first lines were in a file that was used again.
+        assert!(all[0] > 1, "{all:?}");
+        assert_eq!(all.last(), Some(&LINES));
     }
 
     #[test]
