@@ -68,6 +68,23 @@ fn is_near(found: f64, truth: f64, absolute: f64, relative: f64, what: &str) -> 
 }
 
 #[test_support::test(serial, Namespaces)]
+fn a_rate_that_steps_becomes_a_trace_in_both_directions() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let steps = directory.path().join("steps.csv");
+    fs::write(&steps, "t,rate\n0s,4mbit\n1s,12mbit\n2s,\n")?;
+    let hidden = format!("--trace {} --delay 10ms --queue 64KiB", steps.display());
+    let (result, link) = fitted(&hidden, &["--time", "24s", "--no-proof"])?;
+    for way in ["up", "down"] {
+        let rate = parameter(&result, way, "rate")?;
+        let evidence = rate["evidence"].as_str().unwrap_or_default();
+        has(evidence, "the link follows the rate over time")?;
+    }
+    let traces = link.matches("\ntrace = ").count();
+    ensure!(traces == 2 && !link.contains("\nrate = "), "{link}");
+    Ok(())
+}
+
+#[test_support::test(serial, Namespaces)]
 fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
     let hidden = "--rate 20mbit --queue 100ms --loss 1% --up-delay 20ms --down-delay 35ms";
     let (result, link) = fitted(hidden, &["--time", "24s", "--no-proof"])?;

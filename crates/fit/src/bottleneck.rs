@@ -1,12 +1,13 @@
 //! The rate of a direction, and the queue in front of it.
 
 use conditions::Direction;
-use stats::order_statistics::{quantile, sorted};
 
 use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
+use crate::over_time::OverTime;
 use crate::queue::{Queue, QueueKind, idle_delays, range};
+use crate::varying_rate::{VARIES, VaryingRate};
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
 const LEAST_EXCESS: f64 = 0.01;
@@ -14,20 +15,21 @@ const LEAST_EXCESS: f64 = 0.01;
 const RATE_ERROR: f64 = 0.001;
 /// The packets at the edges of a time by which the bytes that arrived in it may be off.
 const EDGES: f64 = 2.0;
-/// The range of nine of ten seconds, as a share of the median, above which a throughput is not constant.
-const VARIES: f64 = 0.2;
 
 /// The rate of a direction, and what happens to packets that exceed it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// The rate in bit/s, in L2 bytes without FCS.
+    /// The rate in bit/s, in L2 bytes without FCS. Of a rate that varies it is the median, and its interval has nine of ten
+    /// values.
     pub rate: Estimate,
-    /// The rate of each second in bit/s, if it varies so much that one rate does not describe it; empty otherwise.
-    pub over_time: Vec<f64>,
+    /// The rate over time in bit/s, if it varies so much that one rate does not describe it.
+    pub over_time: Option<OverTime>,
     /// The bytes that pass faster than the rate after silence, if they are more than a few packets.
     pub burst_bytes: Option<Estimate>,
     /// The queue of packets that exceed the rate; `None` if no probes were sent beside a load.
     pub queue: Option<QueueKind>,
+    /// The bytes that the queue in front of a rate that varies can hold, if these are more constant than its length in time.
+    pub queue_bytes: Option<Estimate>,
     /// The observations behind the rate, in words.
     pub rate_evidence: String,
     /// The observations that led to the kind of queue, in words.
@@ -41,6 +43,9 @@ impl Bottleneck {
         way: Direction,
         random: Option<&LossFit>,
     ) -> Option<Self> {
+        if let Some(varying) = Self::of_varying(observed, way, random) {
+            return Some(varying);
+        }
         let of_kind = |intensity| {
             let mut loaded = observed.loaded.iter();
             loaded.find(|one| (one.direction, one.intensity) == (way, intensity))
@@ -89,12 +94,12 @@ impl Bottleneck {
             }),
             _ => burst,
         };
-        let unprobed = || "too few probes were answered beside the load".to_owned();
         Some(Self {
             rate,
-            over_time: Vec::new(),
+            over_time: None,
             burst_bytes: burst,
             queue: kind,
+            queue_bytes: None,
             rate_evidence: match varies {
                 true => {
                     "what arrived of loads above it, in L2 bytes without FCS; the loads differ, so that it is not constant"
@@ -106,26 +111,78 @@ impl Bottleneck {
         })
     }
 
+    /// Fits a rate that varies, from what arrived of the fastest load in each window of its time; `None` if it is constant,
+    /// or if it is that of a policer.
+    fn of_varying(
+        observed: &PathObservations,
+        way: Direction,
+        random: Option<&LossFit>,
+    ) -> Option<Self> {
+        let loads = observed.loaded.iter().filter(|one| one.direction == way);
+        let fastest = loads.max_by(|one, other| one.load.sent.total_cmp(&other.load.sent))?;
+        let range_ms = range(&idle_delays(observed, way)).unwrap_or_default();
+        let mut searches = observed.searches.iter();
+        let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
+        let burst = search.and_then(|search| burst(search, fastest, random, range_ms));
+        let burst_bits = burst.map_or(0.0, |burst| 8.0 * burst.interval[1].max(0.0));
+        let varying = VaryingRate::of(fastest, random, range_ms, burst_bits)?;
+        let passes = loss::passes(random).max(0.01);
+        let over_time = varying.arrived.map(|rate| rate / passes);
+        let rate = over_time.spread().filter(|rate| rate.value > 0.0)?;
+        let queue = Queue {
+            way,
+            observed,
+            rate,
+            burst_bytes: 0.0,
+        };
+        let (kind, evidence) = queue.kind(fastest, None).unzip();
+        if kind == Some(QueueKind::Policed) {
+            return None;
+        }
+        let windows = over_time.values.len();
+        let unfilled = match varying.is_filled() {
+            true => String::new(),
+            false => format!(
+                "; in {} of them the path carried all of the load and may have been faster",
+                varying.unfilled
+            ),
+        };
+        Some(Self {
+            rate,
+            burst_bytes: None,
+            queue: kind,
+            queue_bytes: kind.and_then(|_| queue.held_bytes(fastest)),
+            rate_evidence: format!(
+                "the median of {windows} windows of {:.0} ms of a load above it, in L2 bytes without FCS, with the range of nine of \
+                 ten; they differ by more than chance explains, and the link follows the rate over time{unfilled}",
+                1e3 * over_time.every_s
+            ),
+            evidence: evidence.unwrap_or_else(unprobed),
+            over_time: Some(over_time),
+        })
+    }
+
     /// Takes the median throughput as the rate; its interval has nine of ten seconds.
     fn of_throughput(observed: &PathObservations, way: Direction) -> Option<Self> {
         let mut throughput = observed.throughput.iter();
         let (_, rates) = throughput.find(|(of, _)| *of == way)?;
-        let ordered = sorted(rates);
-        let of = |share| quantile(&ordered, share);
-        let rate = Estimate::new(of(0.5)?, [of(0.05)?, of(0.95)?]);
+        let seconds = OverTime {
+            every_s: 1.0,
+            values: rates.clone(),
+        };
+        let rate = seconds.spread()?;
         let [low, high] = rate.interval;
-        let (over_time, follows) = match high - low > VARIES * rate.value {
-            true => (
-                rates.clone(),
-                "; it varies, and the link follows it over time",
-            ),
-            false => (Vec::new(), ""),
+        let over_time = (high - low > VARIES * rate.value).then_some(seconds);
+        let follows = match over_time {
+            Some(_) => "; it varies, and the link follows it over time",
+            None => "",
         };
         (rate.value > 0.0).then(|| Self {
             rate,
             over_time,
             burst_bytes: None,
             queue: None,
+            queue_bytes: None,
             rate_evidence: format!(
                 "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less{follows}",
                 rates.len()
@@ -133,6 +190,10 @@ impl Bottleneck {
             evidence: "throughput does not show it".to_owned(),
         })
     }
+}
+
+fn unprobed() -> String {
+    "too few probes were answered beside the load".to_owned()
 }
 
 /// Returns the rate in bit/s at which a path served a load and the probes beside it, after `burst` bytes that passed faster;

@@ -104,6 +104,10 @@ fn delay(all: &[DelayFit]) -> Option<DelayFit> {
     Some(DelayFit {
         ms: of_most(all, |one| Some(one.ms))?,
         without_transmission: all.iter().all(|one| one.without_transmission),
+        over_time: match all {
+            [one] => one.over_time.clone(),
+            _ => None,
+        },
         jitter: of_most(all, |one| Some(one.jitter?.spread_ms)).and_then(jitter),
         skipped_percent: of_most(all, |one| one.skipped_percent),
         reorders: 2 * overtaken > all.len(),
@@ -131,10 +135,11 @@ fn bottleneck(all: &[Bottleneck]) -> Option<Bottleneck> {
         rate: of_most(all, |one| Some(one.rate))?,
         over_time: match all {
             [one] => one.over_time.clone(),
-            _ => Vec::new(),
+            _ => None,
         },
         burst_bytes: of_most(all, |one| one.burst_bytes),
         queue,
+        queue_bytes: of_most(all, |one| one.queue_bytes),
         rate_evidence: all.first()?.rate_evidence.clone(),
         evidence: evidence.or_else(|| Some(all.first()?.evidence.clone()))?,
     })
@@ -177,6 +182,7 @@ mod tests {
             delay: Some(DelayFit {
                 ms: Estimate::within(delay_ms, 0.1),
                 without_transmission: true,
+                over_time: None,
                 jitter: None,
                 skipped_percent: None,
                 reorders: false,
@@ -186,9 +192,10 @@ mod tests {
             loss: None,
             bottleneck: Some(Bottleneck {
                 rate: Estimate::within(rate, 1e5),
-                over_time: Vec::new(),
+                over_time: None,
                 burst_bytes: None,
                 queue: Some(queue),
+                queue_bytes: None,
                 rate_evidence: String::new(),
                 evidence: String::new(),
             }),

@@ -9,6 +9,8 @@ use stats::t_interval;
 
 use crate::estimate::Estimate;
 use crate::observations::{ProbeSession, index};
+use crate::over_time::OverTime;
+use crate::varying_delay::VaryingDelay;
 
 /// The error of software timestamps of both ends in milliseconds.
 const STAMP_ERROR_MS: f64 = 0.1;
@@ -35,7 +37,9 @@ pub struct DelayFit {
     pub ms: Estimate,
     /// Whether that time is known.
     pub without_transmission: bool,
-    /// The variation, if it exceeds that of the hosts.
+    /// The delay over time in milliseconds, if it varies so much that one delay does not describe it.
+    pub over_time: Option<OverTime>,
+    /// The variation, if it exceeds that of the hosts. That of a delay over time is not a part of it.
     pub jitter: Option<JitterFit>,
     /// The share of packets that skip the delay, in percent, if some do.
     pub skipped_percent: Option<Estimate>,
@@ -96,6 +100,11 @@ impl DelayFit {
         })
     }
 
+    /// Returns whether its value is the mean; otherwise it is the median.
+    pub(crate) fn is_mean(&self) -> bool {
+        self.jitter.is_some() || self.over_time.is_some()
+    }
+
     /// Fits the delay of each direction as half of the round trip, for which both bottlenecks together need
     /// `served_ms`.
     pub(crate) fn of_half(idle: &ProbeSession, served_ms: f64) -> Option<Self> {
@@ -107,6 +116,7 @@ impl DelayFit {
         let half = |estimate: Estimate| estimate.map(|ms| ms / 2.0);
         Some(Self {
             ms: half(whole.ms),
+            over_time: whole.over_time.map(|all| all.map(|ms| ms / 2.0)),
             without_transmission: served_ms > 0.0,
             // The sum of two independent variations has the variances of both together.
             jitter: whole.jitter.map(|jitter| JitterFit {
@@ -120,10 +130,13 @@ impl DelayFit {
 
     fn of(probes: &[(f64, f64)], error_ms: f64) -> Option<Self> {
         let values: Vec<f64> = probes.iter().map(|(_, delay)| *delay).collect();
-        let jitter = JitterFit::of(probes);
-        let found = match jitter {
-            Some(_) => mean(&values)?,
-            None => {
+        let (over_time, rest) = VaryingDelay::of(probes)
+            .map(|found| (found.over_time, found.rest))
+            .unzip();
+        let jitter = JitterFit::of(rest.as_deref().unwrap_or(probes));
+        let found = match jitter.is_some() || over_time.is_some() {
+            true => mean(&values)?,
+            false => {
                 let median = Quantile::of(&values, 0.5)?;
                 Estimate::new(median.value, median.interval.unwrap_or([median.value; 2]))
             }
@@ -131,6 +144,7 @@ impl DelayFit {
         Some(Self {
             ms: found.widened(error_ms).map(|ms| ms.max(0.0)),
             without_transmission: false,
+            over_time,
             jitter,
             skipped_percent: None,
             reorders: false,

@@ -12,6 +12,7 @@ use crate::DIRECTIONS;
 use crate::observations::{
     LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession, UDP_HEADERS, index,
 };
+use crate::over_time::OverTime;
 
 /// The L2 bytes of a ping of the usual size over IPv4.
 const USUAL_PING: u32 = 14 + 84;
@@ -177,12 +178,17 @@ fn is_plausible(observed: &PathObservations) -> bool {
             && is_time(load.sending_s)
             && amounts.into_iter().all(is_amount)
     };
+    let are_arrivals = |one: &OverTime| {
+        let mut rates = one.values.iter();
+        one.is_empty() || (one.every_s > 0.0 && rates.all(|rate| is_amount(*rate)))
+    };
     let mut loaded = observed.loaded.iter();
     let mut rates = observed.throughput.iter().flat_map(|(_, rates)| rates);
     is_session(&observed.idle)
         && loaded.all(|one| {
             is_session(&one.probes)
                 && is_load(&one.load)
+                && are_arrivals(&one.arrivals)
                 && is_time(one.from_s)
                 && is_time(one.until_s)
         })
@@ -684,7 +690,9 @@ mod tests {
         };
         assert!(!link(|_| 8).contains("trace"));
         let varying = link(|second| if second == 0 { 0 } else { 8 + second % 5 });
-        assert!(varying.contains("trace = { file = \"rate\", content = \"t,rate\\n0s,0bit\\n1s,"));
+        assert!(
+            varying.contains("trace = { file = \"fitted\", content = \"t,rate\\n0s,0bit\\n1s,")
+        );
         assert!(varying.contains("\\n40s,\\n\" }"), "{varying}");
         assert!(!varying.contains("\nrate = "), "{varying}");
     }

@@ -17,12 +17,15 @@ mod growth;
 mod loss;
 mod mtu;
 mod observations;
+mod over_time;
 mod parameters;
 pub mod plan;
 mod profile;
 mod queue;
 #[cfg(test)]
 mod simulated;
+mod varying_delay;
+mod varying_rate;
 
 pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
@@ -37,6 +40,7 @@ pub use loss::LossFit;
 pub use observations::{
     Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
 };
+pub use over_time::OverTime;
 pub use parameters::Parameter;
 pub use profile::Origin;
 pub use queue::QueueKind;

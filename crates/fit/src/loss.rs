@@ -21,7 +21,7 @@ const Z: f64 = 1.96;
 /// one degree of freedom.
 const FALL: f64 = 1.92;
 /// The longest mean length of bursts, in packets, that a measurement with few bursts does not exclude.
-const LONGEST_BURST: f64 = 8.0;
+pub(crate) const LONGEST_BURST: f64 = 8.0;
 /// The longest mean length of bursts as a multiple of the one that was observed.
 const LONGER_BURST: f64 = 4.0;
 /// The number of halvings that find the end of an interval to more digits than are shown.

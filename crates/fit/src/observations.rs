@@ -10,6 +10,7 @@ use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
 use crate::estimate::Estimate;
+use crate::over_time::OverTime;
 
 /// The headers of Ethernet, IPv4 and UDP in bytes, without FCS.
 pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
@@ -17,7 +18,7 @@ pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
 const PROBE_PAYLOAD: u32 = 104;
 /// The time in seconds between two sessions that are joined. It only has to be longer than an interval of probes.
 const BETWEEN_SESSIONS_S: f64 = 10.0;
-/// The time in seconds between two readings of a load.
+/// The time in seconds between two readings of a load of which there is only one.
 const READING_S: f64 = 1.0;
 
 /// The least rate of a strong load, as a multiple of the rate that arrives. A gentle load sends at most 1.3 times the rate.
@@ -107,6 +108,9 @@ pub struct LoadedSession {
     pub until_s: f64,
     /// The load.
     pub load: LoadTraffic,
+    /// The rate that arrived in each interval since the start of the load, in bit/s; empty if that is not known.
+    #[serde(default, skip_serializing_if = "OverTime::is_empty")]
+    pub arrivals: OverTime,
 }
 
 /// The traffic of a load, at L2 without FCS.
@@ -213,6 +217,7 @@ impl LoadedSession {
             from_s: 0.0,
             until_s: load.seconds,
             load,
+            arrivals: OverTime::default(),
         }
     }
 
@@ -230,20 +235,16 @@ impl LoadedSession {
             Direction::Up => Metric::SentBytes,
             Direction::Down => Metric::ReceivedBytes,
         };
-        let mut readings = measurement.samples.iter().filter(|sample| {
-            (sample.phase, sample.metric, sample.direction) == (phase, metric, Some(direction))
-        });
-        let first_reading = readings.next()?.at_s;
-        let last_reading = readings
-            .next_back()
-            .map_or(first_reading, |reading| reading.at_s);
+        let readings = readings(measurement, phase, metric, direction);
+        let (first_reading, last_reading) = (readings.first()?.0, readings.last()?.0);
         let start_s = probes_of(measurement, phase).values().next()?.at_s;
         Some(Self {
             direction,
             intensity: Intensity::of(&load),
             probes: ProbeSession::of(measurement, phase, headers),
-            from_s: first_reading - READING_S - start_s,
+            from_s: first_reading - distance_s(&readings) - start_s,
             until_s: last_reading - start_s,
+            arrivals: arrivals(measurement, phase, direction, &load, headers),
             load,
         })
     }
@@ -445,6 +446,55 @@ fn probes_of(measurement: &Measurement, phase: Option<Phase>) -> BTreeMap<u64, P
     probes
 }
 
+/// Returns the times in seconds and the values of the samples over all streams in a direction and a phase.
+fn readings(
+    measurement: &Measurement,
+    phase: Option<Phase>,
+    metric: Metric,
+    way: Direction,
+) -> Vec<(f64, f64)> {
+    let wanted = (phase, metric, Some(way), None);
+    let samples = measurement
+        .samples
+        .iter()
+        .filter(|one| (one.phase, one.metric, one.direction, one.stream) == wanted);
+    samples.map(|one| (one.at_s, one.value)).collect()
+}
+
+/// Returns the usual time between two readings in seconds, to a millisecond.
+fn distance_s(readings: &[(f64, f64)]) -> f64 {
+    let distances = readings.windows(2).map(|pair| pair[1].0 - pair[0].0);
+    let usual = quantile(&sorted(&distances.collect::<Vec<f64>>()), 0.5);
+    usual.map_or(READING_S, |usual| (1e3 * usual).round() / 1e3)
+}
+
+/// Returns the rate of a load that arrived in each interval since its start, from readings of its payload.
+fn arrivals(
+    measurement: &Measurement,
+    phase: Option<Phase>,
+    way: Direction,
+    load: &LoadTraffic,
+    headers: u32,
+) -> OverTime {
+    let readings = readings(measurement, phase, Metric::ReceivedBytes, way);
+    let every_s = distance_s(&readings);
+    let (Some((first_s, _)), true) = (readings.first(), every_s > 0.0) else {
+        return OverTime::default();
+    };
+    let payload = load.wire_bytes.saturating_sub(headers).max(1);
+    let at_l2 = f64::from(load.wire_bytes) / f64::from(payload);
+    let begins = [first_s - every_s].into_iter();
+    let begins = begins.chain(readings.iter().map(|(at_s, _)| *at_s));
+    let rates = begins.zip(&readings).map(|(began_s, (at_s, bytes))| {
+        // A reading that is late by almost an interval is followed by one that covers hardly any time.
+        8.0 * bytes * at_l2 / (at_s - began_s).max(every_s / 10.0)
+    });
+    OverTime {
+        every_s,
+        values: rates.collect(),
+    }
+}
+
 /// Returns the figure over all streams in a direction and a phase.
 fn figure(
     measurement: &Measurement,
@@ -554,6 +604,27 @@ mod tests {
             "{:?}",
             found.load
         );
+        let rate = 8e5 * 1.042;
+        let is_near = |found: &f64| (found - rate).abs() < 1.0;
+        assert_eq!(
+            (found.arrivals.every_s, found.arrivals.values.len()),
+            (1.0, 3)
+        );
+        assert!(found.arrivals.values.iter().all(is_near), "{found:?}");
+    }
+
+    #[test]
+    fn readings_of_a_load_may_be_more_frequent_than_once_in_a_second() {
+        let mut measurement = under_load();
+        for sample in &mut measurement.samples {
+            if sample.at_s >= 5.0 && sample.direction.is_some() {
+                sample.at_s = 6.0 + 0.1 * (sample.at_s - 5.0);
+            }
+        }
+        let found = LoadedSession::of(&measurement, UDP_HEADERS).unwrap();
+        assert!((found.from_s - (6.0 - 7.03)).abs() < 1e-6, "{found:?}");
+        assert_eq!(found.arrivals.every_s, 0.1);
+        assert!((found.arrivals.values[2] - 8e6 * 1.042).abs() < 10.0);
     }
 
     #[test]

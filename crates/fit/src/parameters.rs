@@ -113,11 +113,7 @@ impl DirectionFit {
 }
 
 fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
-    let statistic = if fit.jitter.is_some() {
-        "mean"
-    } else {
-        "median"
-    };
+    let statistic = if fit.is_mean() { "mean" } else { "median" };
     let measured = match one_way {
         true => "",
         false => "half of the round trip; ",
@@ -130,8 +126,15 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         true => ", without their own transmission",
         false => "",
     };
+    let follows = fit.over_time.as_ref().map_or(String::new(), |windows| {
+        format!(
+            "; {} windows of {} s differ by more than chance explains, and the link follows the delay over time",
+            windows.values.len(),
+            windows.every_s
+        )
+    });
     let evidence = format!(
-        "{measured}{statistic} of {} idle probes{transmission}{unclear}",
+        "{measured}{statistic} of {} idle probes{transmission}{unclear}{follows}",
         fit.probes
     );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];
@@ -224,8 +227,18 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
     };
     rows.extend(length.map(|ms| Parameter::number("queue", ms, "ms", evidence.to_owned())));
     rows.extend(length.map(|ms| {
-        let kib = ms.map(|ms| ms * fit.rate.value / 8e3 / 1024.0);
-        Parameter::number("queue", kib, "KiB", "the same at the rate".to_owned())
+        let (bytes, evidence) = match fit.queue_bytes {
+            Some(held) => (
+                held,
+                "what was in front of probes, more constant than their waits",
+            ),
+            None => (
+                ms.map(|ms| ms * fit.rate.value / 8e3),
+                "the same at the rate",
+            ),
+        };
+        let kib = bytes.map(|bytes| bytes / 1024.0);
+        Parameter::number("queue", kib, "KiB", evidence.to_owned())
     }));
     rows
 }

@@ -1,7 +1,8 @@
 //! The measurement that [`LinkFit`](crate::LinkFit) needs: the times of its sessions, and the rates of its loads.
 
 use crate::loss::{self, LossFit};
-use crate::observations::LoadTraffic;
+use crate::observations::{LoadTraffic, LoadedSession, PathObservations};
+use crate::varying_rate::VaryingRate;
 
 /// The rates in bit/s that are tried one after another until one exceeds the path.
 pub const SEARCH_RATES: [f64; 6] = [2e6, 8e6, 32e6, 128e6, 512e6, 2048e6];
@@ -13,6 +14,12 @@ const FULL_BELOW: f64 = 0.85;
 const FAR_BELOW: f64 = 0.5;
 /// A strong load as a multiple of the rate. A queue of this many seconds is full after the same time.
 const STRONG: f64 = 2.0;
+/// The share of a load that arrives at least if it does not fill the path.
+const CARRIED: f64 = 0.99;
+/// The most loads that look for the highest rate of a path that varies, each twice as fast as the one before.
+pub const MOST_FASTER: u32 = 3;
+/// The time in seconds between two readings of a load.
+pub const READING_S: f64 = 0.1;
 /// The packets per second by which a gentle load exceeds the rate. CoDel's queue is short again after 2.4 s of it; see
 /// [`QueueKind`](crate::QueueKind).
 const GENTLE_PACKETS: f64 = 60.0;
@@ -30,6 +37,17 @@ const SEARCH_PART: f64 = 0.1;
 /// The least time in seconds for which a path is probed beside a load.
 const LEAST_PROBED_S: f64 = 1.0;
 
+/// The load that follows another one in its direction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NextLoad {
+    /// A gentle load of this rate in bit/s, because the path has one rate.
+    Gentle(f64),
+    /// A load of this rate in bit/s, because the path varies and carried all of the load for a part of the time.
+    Faster(f64),
+    /// None: the path varies, and the load showed how. It has no rate that a gentle load exceeds.
+    Nothing,
+}
+
 /// Returns for how many seconds to probe in each session, so that the whole measurement of a short path takes `total_s`.
 pub fn probed_s(total_s: f64) -> f64 {
     let probed = (1.0 - SEARCH_PART) * total_s - LOADS * AROUND_S;
@@ -43,7 +61,12 @@ pub fn full_s(total_s: f64) -> f64 {
 
 /// Returns the bytes that both loads of a direction with this rate, in bit/s, send beside probes for `probed_s` each.
 pub fn bytes(rate: f64, probed_s: f64) -> f64 {
-    (STRONG + 1.0 + GENTLE_SHARE[0]) * (probed_s + AROUND_S) * rate / 8.0
+    load_bytes((STRONG + 1.0 + GENTLE_SHARE[0]) * rate, probed_s)
+}
+
+/// Returns the bytes that a load of this rate, in bit/s, sends beside probes for `probed_s`.
+pub fn load_bytes(rate: f64, probed_s: f64) -> f64 {
+    (probed_s + AROUND_S) * rate / 8.0
 }
 
 /// Returns for how many seconds to probe in each session, so that the loads of both directions, whose rates have the sum
@@ -84,6 +107,19 @@ pub fn strong(rate: f64) -> f64 {
     STRONG * rate
 }
 
+/// Returns the load that follows a strong one on a path of this rate, in bit/s.
+pub fn next(observed: &PathObservations, strong: &LoadedSession, rate: f64) -> NextLoad {
+    let random = LossFit::of(&observed.idle, strong.direction);
+    let load = &strong.load;
+    let faster = NextLoad::Faster(STRONG * load.sent);
+    match VaryingRate::beside(observed, strong) {
+        Some(varying) if varying.is_filled() => NextLoad::Nothing,
+        Some(_) => faster,
+        None if load.received() > CARRIED * load.sent * loss::passes(random.as_ref()) => faster,
+        None => NextLoad::Gentle(gentle(rate, load.wire_bytes)),
+    }
+}
+
 /// Returns the rate of a gentle load of datagrams with this number of bytes on a path of this rate, in bit/s.
 pub fn gentle(rate: f64, wire_bytes: u32) -> f64 {
     let excess = GENTLE_PACKETS * 8.0 * f64::from(wire_bytes) / rate;
@@ -92,7 +128,10 @@ pub fn gentle(rate: f64, wire_bytes: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use conditions::Direction;
+
     use super::*;
+    use crate::over_time::OverTime;
 
     #[test]
     fn all_sessions_fit_into_the_time() {
@@ -114,6 +153,43 @@ mod tests {
         assert!((shorter - 3.0).abs() < 1e-9, "{shorter}");
         assert_eq!(affordable_s(5.0, 8e6, 0.4 * whole), None);
         assert_eq!(affordable_s(5.0, 0.0, 0.0), Some(5.0));
+    }
+
+    #[test]
+    fn a_load_that_the_path_carries_is_followed_by_a_faster_one() {
+        let traffic = LoadTraffic {
+            wire_bytes: 1442,
+            sent: 16e6,
+            sending_s: 10.0,
+            bytes: 10e6,
+            seconds: 10.0,
+            error: 0.0,
+        };
+        let after = |traffic, rates: Vec<f64>| {
+            let strong = LoadedSession {
+                arrivals: OverTime {
+                    every_s: 0.1,
+                    values: rates,
+                },
+                ..LoadedSession::unprobed(Direction::Down, traffic)
+            };
+            next(&PathObservations::default(), &strong, 8e6)
+        };
+        let steps = |rates: [f64; 2]| -> Vec<f64> {
+            let of = |at: usize| rates[at / 20 % 2];
+            (0..100).map(of).collect()
+        };
+        assert_eq!(
+            after(traffic, vec![8e6; 100]),
+            NextLoad::Gentle(gentle(8e6, 1442))
+        );
+        assert_eq!(after(traffic, steps([4e6, 12e6])), NextLoad::Nothing);
+        assert_eq!(after(traffic, steps([4e6, 16e6])), NextLoad::Faster(32e6));
+        let carried = LoadTraffic {
+            bytes: 20e6,
+            ..traffic
+        };
+        assert_eq!(after(carried, vec![16e6; 100]), NextLoad::Faster(32e6));
     }
 
     #[test]

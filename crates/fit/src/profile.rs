@@ -9,6 +9,7 @@ use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterLaw};
 use crate::estimate::Estimate;
 use crate::loss::LossFit;
+use crate::over_time::OverTime;
 use crate::queue::QueueKind;
 use crate::{DIRECTIONS, LinkFit};
 
@@ -18,11 +19,13 @@ const LONGEST_US: f64 = 8.64e10;
 const LEAST_LOSS_PERCENT: f64 = 0.001;
 /// The MTU of Ethernet in bytes. A path with this MTU needs no line.
 const ETHERNET_MTU: f64 = 1500.0;
+/// The bytes that a queue holds at least: a full packet.
+const LEAST_QUEUE_BYTES: f64 = 1514.0;
 /// The bytes that a policer without a visible burst lets pass: ten full packets.
 const LEAST_POLICER_BURST: f64 = 15_140.0;
 
-/// The most steps of a rate over time, so that it can be a part of the file.
-const MOST_STEPS: usize = 2000;
+/// The most lines of a trace, so that it can be a part of the file.
+const MOST_LINES: f64 = 2000.0;
 
 /// The source of the numbers.
 #[derive(Clone, Debug)]
@@ -96,6 +99,11 @@ impl LinkFit {
         if let Some(found) = &fit.bottleneck {
             lines.extend(bottleneck(found));
         }
+        let rates = fit.bottleneck.as_ref();
+        let rates = rates.and_then(|found| found.over_time.as_ref());
+        let delays = fit.delay.as_ref();
+        let delays = delays.and_then(|found| found.over_time.as_ref());
+        lines.extend(over_time(rates, delays, half));
         if let Some(mtu) = fit.mtu.filter(|mtu| mtu.value < ETHERNET_MTU) {
             lines.push(line("path_mtu", bytes(mtu.value), "", mtu, bytes));
         }
@@ -125,7 +133,9 @@ fn quoted(text: &str) -> String {
 
 /// Returns the lines of a delay that is `half` of a round trip, if that has a text.
 fn delay(delay: &DelayFit, half: &str) -> Vec<Line> {
-    let mut lines = vec![line("delay", ms(delay.ms.value), half, delay.ms, ms)];
+    let constant = delay.over_time.is_none();
+    let constant = constant.then(|| line("delay", ms(delay.ms.value), half, delay.ms, ms));
+    let mut lines: Vec<Line> = constant.into_iter().collect();
     if let Some(jitter) = &delay.jitter {
         let mut value = ms(jitter.spread_ms.value);
         if jitter.law == JitterLaw::Normal {
@@ -171,28 +181,70 @@ fn loss(loss: &LossFit) -> Option<Line> {
     ))
 }
 
-/// Returns a rate over time as a trace with its content.
-fn trace(rates: &[f64]) -> String {
-    let step = rates.len().div_ceil(MOST_STEPS).max(1);
-    let mut content = "t,rate\\n".to_owned();
-    for (at, part) in rates.chunks(step).enumerate() {
-        let mean = part.iter().sum::<f64>() / part.len() as f64;
-        content += &format!("{}s,{}\\n", at * step, bits_or_stall(mean));
+/// Returns the line of what varies in a direction: the rate, the delay, or both. Each delay is `half` of a round trip, if that
+/// has a text.
+fn over_time(rates: Option<&OverTime>, delays: Option<&OverTime>, half: &str) -> Option<Line> {
+    let comment = |name: &str, all: Option<&OverTime>, unit: fn(f64) -> String| {
+        let [low, high] = all?.spread()?.interval.map(unit);
+        Some(format!(
+            "the {name} over time; nine of ten: {low} to {high}"
+        ))
+    };
+    let comments = [
+        comment("rate", rates, bits_or_stall),
+        comment("delay", delays, ms).map(|text| half.to_owned() + &text),
+    ];
+    let comments: Vec<String> = comments.into_iter().flatten().collect();
+    (!comments.is_empty()).then(|| Line {
+        key: "trace",
+        value: trace(rates, delays),
+        comment: comments.join("; "),
+    })
+}
+
+/// Returns a trace with its content. If one of both is shorter, it begins again until the other one ends.
+fn trace(rates: Option<&OverTime>, delays: Option<&OverTime>) -> String {
+    let both = || rates.into_iter().chain(delays);
+    let lasts_s = both().map(OverTime::lasts_s).fold(0.0, f64::max);
+    let shortest_s = both().map(|one| one.every_s).fold(f64::INFINITY, f64::min);
+    let together = (lasts_s / shortest_s / MOST_LINES).ceil().max(1.0);
+    let step_s = together * shortest_s;
+    let columns = [("rate", rates), ("delay", delays)];
+    let names = columns.iter().filter(|(_, all)| all.is_some());
+    let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+    let mut content = format!("t,{}\\n", names.join(","));
+    let mut before = vec![String::new(); names.len()];
+    let starts = (0_u32..).map(|at| f64::from(at) * step_s);
+    for at_s in starts.take_while(|at_s| *at_s < lasts_s - 0.5 * shortest_s) {
+        let until_s = (at_s + step_s).min(lasts_s);
+        let mean = |all: &OverTime| all.mean_between(at_s, until_s);
+        let cells = [
+            rates.map(|all| bits_or_stall(mean(all))),
+            delays.map(|all| ms(mean(all))),
+        ];
+        let cells: Vec<String> = cells.into_iter().flatten().collect();
+        if cells != before {
+            // An empty cell has the value of the line before.
+            let cell = |(now, before): (&String, &String)| match now == before {
+                true => String::new(),
+                false => now.clone(),
+            };
+            let changed: Vec<String> = cells.iter().zip(&before).map(cell).collect();
+            content += &format!("{}s,{}\\n", seconds(at_s), changed.join(","));
+            before = cells;
+        }
     }
-    content += &format!("{}s,\\n", rates.len());
-    format!("{{ file = \"rate\", content = \"{content}\" }}")
+    content += &format!("{}s{}\\n", seconds(lasts_s), ",".repeat(names.len()));
+    format!("{{ file = \"fitted\", content = \"{content}\" }}")
+}
+
+/// Writes seconds to a millisecond.
+fn seconds(value: f64) -> f64 {
+    (1e3 * value).round() / 1e3
 }
 
 fn bottleneck(found: &Bottleneck) -> Vec<Line> {
     let rate = found.rate;
-    if !found.over_time.is_empty() {
-        let [low, high] = rate.interval.map(bits_or_stall);
-        return vec![Line {
-            key: "trace",
-            value: trace(&found.over_time),
-            comment: format!("the throughput over time; nine of ten seconds: {low} to {high}"),
-        }];
-    }
     let burst = found.burst_bytes.map(|burst| burst.value);
     if found.queue == Some(QueueKind::Policed) {
         let burst = burst.unwrap_or(LEAST_POLICER_BURST);
@@ -200,8 +252,16 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
         return vec![line("police", value, "a policer; ", rate, bits)];
     }
     let burst = burst.map_or(String::new(), |burst| format!(",burst={burst:.0}b"));
-    let mut lines = vec![line("rate", bits(rate.value) + &burst, "", rate, bits)];
-    let length = |about, length: Estimate| line("queue", ms(length.value), about, length, ms);
+    let constant = found.over_time.is_none();
+    let constant = constant.then(|| line("rate", bits(rate.value) + &burst, "", rate, bits));
+    let mut lines: Vec<Line> = constant.into_iter().collect();
+    let length = |about, length: Estimate| match found.queue_bytes {
+        Some(held) => {
+            let least = held.value.max(LEAST_QUEUE_BYTES);
+            line("queue", bytes(least) + "b", about, held, bytes)
+        }
+        None => line("queue", ms(length.value), about, length, ms),
+    };
     let managed = |name: &str, comment: &str| Line {
         key: "aqm",
         value: quoted(name),
@@ -279,4 +339,50 @@ fn bytes(value: f64) -> String {
 /// Writes a share in percent with three digits.
 fn percent(value: f64) -> String {
     format!("{}%", (value * 1e3).round() / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shorter_of_both_repeats_in_a_trace_and_equal_cells_are_empty() {
+        let rates = OverTime {
+            every_s: 0.5,
+            values: vec![8e6, 4e6],
+        };
+        let delays = OverTime {
+            every_s: 1.0,
+            values: vec![20.0, 20.0, 30.0],
+        };
+        let lines = [
+            "t,rate,delay",
+            "0s,8mbit,20ms",
+            "0.5s,4mbit,",
+            "1s,8mbit,",
+            "1.5s,4mbit,",
+            "2s,8mbit,30ms",
+            "2.5s,4mbit,",
+            "3s,,",
+        ];
+        let content = |text: &str| format!("{{ file = \"fitted\", content = \"{text}\\n\" }}");
+        assert_eq!(
+            trace(Some(&rates), Some(&delays)),
+            content(&lines.join("\\n"))
+        );
+        let alone = ["t,delay", "0s,20ms", "2s,30ms", "3s,"];
+        assert_eq!(trace(None, Some(&delays)), content(&alone.join("\\n")));
+    }
+
+    #[test]
+    fn a_long_trace_has_longer_steps() {
+        let delays = OverTime {
+            every_s: 1.0,
+            values: (0..5000).map(f64::from).collect(),
+        };
+        let text = trace(None, Some(&delays));
+        // Three seconds each, the header, and the end.
+        assert_eq!(text.matches("\\n").count(), 1667 + 2);
+        assert!(text.contains("\\n3s,4ms\\n"), "{text}");
+    }
 }

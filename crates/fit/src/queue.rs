@@ -131,6 +131,39 @@ impl Queue<'_> {
         Some((kind, evidence))
     }
 
+    /// Returns the bytes in front of the probes in the settled part of a load, if these scatter less than the times that the
+    /// probes waited: the queue in front of a rate that varies then has a constant length in bytes.
+    ///
+    /// The bytes in front of a probe are those that are served while it waits. They arrive later by the delay of the idle
+    /// path.
+    pub(crate) fn held_bytes(&self, loaded: &LoadedSession) -> Option<Estimate> {
+        let way = one_way(self.observed, self.way);
+        let idle = quantile(&self.idle(), 0.5)?;
+        let lasts_s = loaded.until_s - loaded.from_s;
+        let [from_s, until_s] = SETTLED.map(|share| share * lasts_s);
+        let held = |probe: &Probe| {
+            let sent_s = probe.at_s - loaded.from_s;
+            let delay = probe.delay(way)?;
+            if !(from_s..until_s).contains(&sent_s) {
+                return None;
+            }
+            // An answer enters the direction down when the probe has passed the other one.
+            let before = match self.way {
+                Direction::Up => None,
+                Direction::Down => way.and(probe.one_way_ms[index(Direction::Up)]),
+            };
+            let entered_s = sent_s + before.unwrap_or_default() / 1e3;
+            let [first_s, last_s] = [idle, delay.max(idle)].map(|ms| entered_s + ms / 1e3);
+            let bits = loaded.arrivals.mean_between(first_s, last_s) * (last_s - first_s);
+            Some((bits / 8.0, delay - idle))
+        };
+        let (bytes, waits): (Vec<f64>, Vec<f64>) =
+            loaded.probes.answered().filter_map(held).unzip();
+        let is_known = !loaded.arrivals.is_empty() && bytes.len() >= FEWEST;
+        let is_constant = scatter(&bytes)? < scatter(&waits)?;
+        median(&bytes).filter(|_| is_known && is_constant)
+    }
+
     /// Returns the kind of a queue in which probes wait.
     fn waiting(
         &self,
@@ -319,6 +352,14 @@ fn waited(drains: &[Estimate], noise_ms: f64) -> Option<bool> {
     let (_, interval_s) = CODEL;
     let is_short = |one: &Estimate| one.interval[1].max(noise_ms) < 1e3 * interval_s;
     drains.iter().all(is_short).then_some(false)
+}
+
+/// Returns the range of the middle half of values as a share of their median.
+fn scatter(values: &[f64]) -> Option<f64> {
+    let ordered = sorted(values);
+    let of = |share| quantile(&ordered, share);
+    let middle = of(0.5).filter(|middle| *middle > 0.0)?;
+    Some((of(0.75)? - of(0.25)?) / middle)
 }
 
 /// Returns the median with its interval.

@@ -5,6 +5,8 @@
     reason = "times of minutes are few nanoseconds, and counts of packets are small"
 )]
 
+mod varying;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -14,10 +16,10 @@ use model::{Bytes, Flow, Link, Nanos, Outcome, Packet, PacketId, Side};
 use record::{Figure, Measurement, Metric, Phase, Sample, Statistic};
 use stats::losses::Losses;
 
-use crate::plan::{self, SEARCH_RATES};
+use crate::plan::{self, NextLoad, SEARCH_RATES};
 use crate::{
     Comparison, DIRECTIONS, DelayFit, Intensity, JitterLaw, LinkFit, LoadTraffic, LoadedSession,
-    LossFit, Origin, PathObservations, Probe, ProbeSession, QueueKind,
+    LossFit, Origin, OverTime, PathObservations, Probe, ProbeSession, QueueKind,
 };
 
 /// The L2 bytes of a probe of 104 bytes of UDP over IPv4.
@@ -28,6 +30,8 @@ const INTERVAL_S: f64 = 0.01;
 const SETTLE_S: f64 = 5.0;
 /// The time of a load before the first probe and after the last one, as `farwire measure probe --under` has them.
 const AROUND_S: [f64; 2] = [2.0, 1.0];
+/// The time between two readings of what arrived of a load.
+const READING_S: f64 = plan::READING_S;
 /// The time of the whole measurement.
 const TIME_S: f64 = 30.0;
 
@@ -55,6 +59,8 @@ struct Received {
     last_s: f64,
     /// Whether each datagram arrived.
     arrived: Vec<bool>,
+    /// The bytes that arrived in each interval.
+    readings: Vec<f64>,
 }
 
 impl Received {
@@ -70,6 +76,25 @@ impl Received {
             error: 0.0,
         }
     }
+
+    /// Counts bytes that arrived at this time.
+    fn read(&mut self, at_s: f64, bytes: f64) {
+        let place = (at_s / READING_S) as usize;
+        if self.readings.len() <= place {
+            self.readings.resize(place + 1, 0.0);
+        }
+        self.readings[place] += bytes;
+    }
+
+    /// Returns the rate that arrived in each interval until the load ended, as the receiver of a load reads it.
+    fn arrivals(&self, load: Load) -> OverTime {
+        let intervals = (load.lasts_s / READING_S).round() as usize;
+        let rates = self.readings.iter().take(intervals);
+        OverTime {
+            every_s: READING_S,
+            values: rates.map(|bytes| 8.0 * bytes / READING_S).collect(),
+        }
+    }
 }
 
 /// A path whose conditions the estimators do not know.
@@ -82,7 +107,10 @@ struct Path {
 
 impl Path {
     fn new(conditions: &str) -> Self {
-        let spec: LinkSpec = toml_text(conditions).unwrap();
+        Self::of(&toml_text(conditions).unwrap())
+    }
+
+    fn of(spec: &LinkSpec) -> Self {
         let config = spec.to_link("hidden").unwrap().config;
         Self {
             link: Link::new(&config).unwrap(),
@@ -159,6 +187,7 @@ impl Path {
                         received.arrived[at] = true;
                         let at_s = (due.0 - start) as f64 / 1e9;
                         received.bytes += f64::from(LOAD_BYTES);
+                        received.read(at_s, f64::from(LOAD_BYTES));
                         received.first_s.get_or_insert(at_s);
                         received.last_s = received.last_s.max(at_s);
                     }
@@ -253,6 +282,7 @@ impl Path {
             from_s: -before_s,
             until_s: load.lasts_s - before_s,
             load: received.traffic(load),
+            arrivals: received.arrivals(load),
         }
     }
 
@@ -273,13 +303,28 @@ impl Path {
         });
         for (way, search, rate) in found {
             observed.searches.push((way, search));
-            self.idle(&mut observed, probed_s);
-            let strong = self.loaded(way, Intensity::Strong, plan::strong(rate), probed_s);
-            self.idle(&mut observed, probed_s);
-            let random = LossFit::of(&observed.idle, way);
-            let gentle = plan::gentle(plan::served(&strong.load, random.as_ref()), LOAD_BYTES);
-            let gentle = self.loaded(way, Intensity::Gentle, gentle, probed_s);
-            observed.loaded.extend([strong, gentle]);
+            let mut rate = plan::strong(rate);
+            for _ in 0..=plan::MOST_FASTER {
+                self.idle(&mut observed, probed_s);
+                let strong = self.loaded(way, Intensity::Strong, rate, probed_s);
+                let random = LossFit::of(&observed.idle, way);
+                let served = plan::served(&strong.load, random.as_ref());
+                let next = plan::next(&observed, &strong, served);
+                let load = strong.load;
+                observed.loaded.push(strong);
+                match next {
+                    NextLoad::Faster(faster) => rate = faster,
+                    NextLoad::Nothing => break,
+                    NextLoad::Gentle(_) => {
+                        self.idle(&mut observed, probed_s);
+                        let random = LossFit::of(&observed.idle, way);
+                        let gentle = plan::gentle(plan::served(&load, random.as_ref()), LOAD_BYTES);
+                        let gentle = self.loaded(way, Intensity::Gentle, gentle, probed_s);
+                        observed.loaded.push(gentle);
+                        break;
+                    }
+                }
+            }
         }
         observed
     }

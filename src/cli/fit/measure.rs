@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use conditions::Direction;
-use fit::plan::{self, SEARCH_RATES};
+use fit::plan::{self, NextLoad, SEARCH_RATES};
 use fit::{LoadTraffic, LoadedSession, LossFit, PathObservations, ProbeSession};
 use instruments::Session;
 use instruments::endpoint::{self, Family};
@@ -156,12 +156,14 @@ impl<'a> Path<'a> {
         } else {
             0.0
         };
+        let bytes = plan::bytes(rates, probed_s) + proof;
         note(format_args!(
             "farwire: fit: the following loads send about {:.0} MB",
-            (plan::bytes(rates, probed_s) + proof) / 1e6
+            bytes / 1e6
         ));
+        let mut spare = left - bytes;
         for (way, search) in observed.searches.clone() {
-            self.loads(way, &search, probed_s, &mut observed)?;
+            lacks.extend(self.loads(way, &search, probed_s, &mut observed, &mut spare)?);
         }
         let held_out = match held_out {
             Ok(()) => self.hold_out(limits.proof_s())?,
@@ -256,33 +258,57 @@ impl<'a> Path<'a> {
         plan::served(load, LossFit::of(idle, way).as_ref())
     }
 
-    /// Loads a direction strongly and, if it can be probed meanwhile, gently.
+    /// Loads a direction strongly and, if it can be probed meanwhile, gently. If its rate varies, faster loads look for the
+    /// highest rate in place of the gentle one, as far as they send at most `spare` bytes. Returns the reason why they do
+    /// not show it.
     fn loads(
         &self,
         way: Direction,
         search: &LoadTraffic,
         probed_s: f64,
         observed: &mut PathObservations,
-    ) -> Result<(), Failure> {
-        let datagram = search.wire_bytes;
-        let rate = plan::strong(self.rate(way, search, &observed.idle));
-        let strong = LoadPlan {
+        spare: &mut f64,
+    ) -> Result<Option<String>, Failure> {
+        let mut strong = LoadPlan {
             direction: way,
-            rate,
-            datagram,
+            rate: plan::strong(self.rate(way, search, &observed.idle)),
+            datagram: search.wire_bytes,
             probed_s,
             timeout: STRONG_TIMEOUT,
         };
-        let load = self.loaded(&strong, observed)?;
-        if let Reflector::Stamp(_) = self.reflector {
-            let gentle = LoadPlan {
-                rate: plan::gentle(self.rate(way, &load, &observed.idle), datagram),
-                timeout: gentle_timeout(observed.loaded.last()),
-                ..strong
+        for left in (0..=plan::MOST_FASTER).rev() {
+            let load = self.loaded(&strong, observed)?;
+            let (Reflector::Stamp(_), Some(session)) = (self.reflector, observed.loaded.last())
+            else {
+                return Ok(None);
             };
-            self.loaded(&gentle, observed)?;
+            let rate = self.rate(way, &load, &observed.idle);
+            match plan::next(observed, session, rate) {
+                NextLoad::Gentle(rate) => {
+                    let gentle = LoadPlan {
+                        rate,
+                        timeout: gentle_timeout(session),
+                        ..strong
+                    };
+                    self.loaded(&gentle, observed)?;
+                    return Ok(None);
+                }
+                NextLoad::Nothing => return Ok(None),
+                NextLoad::Faster(rate) => {
+                    let bytes = plan::load_bytes(rate, probed_s);
+                    if left == 0 || bytes > *spare {
+                        break;
+                    }
+                    *spare -= bytes;
+                    strong.rate = rate;
+                }
+            }
         }
-        Ok(())
+        Ok(Some(format!(
+            "the highest rates {}: the path carried all of a load of {:.0} Mbit/s at times, and a faster one is not allowed",
+            way.name(),
+            strong.rate / 1e6
+        )))
     }
 
     /// Loads a direction, and probes the path before and meanwhile.
@@ -363,6 +389,7 @@ impl<'a> Path<'a> {
         });
         if let Some((under, timeout)) = under {
             options["under"] = under.into();
+            options["under_interval"] = format!("{:.0}ms", 1e3 * plan::READING_S).into();
             options["timeout"] = format!("{}ms", timeout.as_millis()).into();
         }
         match self.reflector {
@@ -447,9 +474,9 @@ struct LoadPlan {
 }
 
 /// Returns the time for which probes beside a gentle load are awaited after this strong one.
-fn gentle_timeout(strong: Option<&LoadedSession>) -> Duration {
+fn gentle_timeout(strong: &LoadedSession) -> Duration {
     let (least_ms, factor) = GENTLE_TIMEOUT;
-    let probes = strong.into_iter().flat_map(|strong| &strong.probes.probes);
+    let probes = strong.probes.probes.iter();
     let longest_ms = probes.filter_map(|probe| probe.rtt_ms).fold(0.0, f64::max);
     Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
 }

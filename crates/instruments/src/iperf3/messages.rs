@@ -27,6 +27,13 @@ const LONGEST_CONGESTION: usize = 16;
 const CLIENT_VERSION: &str = concat!("farwire ", env!("CARGO_PKG_VERSION"));
 /// farwire's own parameter, which iperf3 ignores: whether receivers copy received data.
 const RX_COPY: &str = "farwire_rx_copy";
+/// farwire's own parameter, which iperf3 ignores: the time in milliseconds between two reports of what arrived. It asks a
+/// server that receives UDP for them.
+const ARRIVALS_MS: &str = "farwire_arrivals_ms";
+/// The shortest and the longest time between these reports, in milliseconds.
+const ARRIVALS_FROM_TO_MS: [i64; 2] = [10, 60_000];
+/// The key of these reports in the results of a stream.
+const ARRIVALS: &str = "farwire_arrivals";
 /// The reason why there is no figure of loss if [`StreamResults::omitted`] is absent and a start was omitted.
 pub(super) const LOSS_UNKNOWN: &str = "unknown: the receiving iperf3 is older than 3.14, which counts from the very start and \
     does not report the losses of the omitted part";
@@ -76,6 +83,9 @@ pub(crate) struct StreamResults {
     pub(crate) seconds: Option<f64>,
     /// The details that only farwire reports.
     pub(crate) detail: Option<StreamDetail>,
+    /// The length of each interval in microseconds, and the payload bytes that arrived in it, if a client asked farwire's
+    /// server for them.
+    pub(crate) arrivals: Vec<[u64; 2]>,
 }
 
 /// The results of a test from both ends.
@@ -119,12 +129,17 @@ impl Params {
         };
         let time = seconds("time", LONGEST_TEST_S)?;
         let parallel = fields.within("parallel", 1, MOST_STREAMS.into())?;
+        let [least, most] = ARRIVALS_FROM_TO_MS;
+        let arrivals = fields.within(ARRIVALS_MS, least, most)?;
+        let usual = Iperf3Test::new(protocol);
         let plan = Iperf3Test {
             direction,
             parallel: parallel.unwrap_or(1),
             // A test without a time is ended by the client: after a number of blocks, or at any time.
             until: above_zero("num")?.map_or(Until::For(time), Until::Bytes),
             omit: seconds("omit", LONGEST_OMIT_S)?,
+            interval: arrivals.map_or(usual.interval, Duration::from_millis),
+            arrivals: arrivals.is_some(),
             bitrate: above_zero("bandwidth")?.or(above_zero("fqrate")?),
             length: small("len", LONGEST_BLOCK.into())?,
             congestion: fields.text("congestion", LONGEST_CONGESTION)?,
@@ -133,7 +148,7 @@ impl Params {
             no_delay: fields.flag("nodelay")?,
             rx_copy: fields.flag(RX_COPY)?,
             tos: fields.within("TOS", 0, 255)?,
-            ..Iperf3Test::new(protocol)
+            ..usual
         };
         Ok(Self {
             plan,
@@ -167,6 +182,7 @@ impl Params {
             "window": plan.window,
             "nodelay": if_true(plan.no_delay),
             RX_COPY: if_true(plan.rx_copy),
+            ARRIVALS_MS: u64::try_from(plan.interval.as_millis()).ok().filter(|_| plan.arrivals),
             "TOS": plan.tos.filter(|tos| *tos > 0),
             "udp_counters_64bit": self.udp_counters_64bit.then_some(1),
             "pacing_timer": 1000,
@@ -252,6 +268,13 @@ impl StreamResults {
                 .map(StreamDetail::deserialize)
                 .transpose()
                 .context("in farwire")?,
+            arrivals: fields
+                .0
+                .get(ARRIVALS)
+                .map(Vec::<[u64; 2]>::deserialize)
+                .transpose()
+                .context("in farwire_arrivals")?
+                .unwrap_or_default(),
         })
     }
 
@@ -270,6 +293,7 @@ impl StreamResults {
             "start_time": 0,
             "end_time": self.seconds.unwrap_or(0.0),
             "farwire": self.detail,
+            ARRIVALS: (!self.arrivals.is_empty()).then_some(&self.arrivals),
         }))
     }
 }
@@ -488,6 +512,27 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_asks_for_arrivals_sets_the_interval_of_the_server() {
+        let plan = Iperf3Test {
+            interval: Duration::from_millis(100),
+            arrivals: true,
+            ..Iperf3Test::new(Transport::Udp)
+        };
+        let params = Params {
+            plan,
+            udp_counters_64bit: true,
+        };
+        let text = params.to_json().to_string();
+        assert_eq!(Params::parse(text.as_bytes()).unwrap(), params);
+        let often = text.replace("\"farwire_arrivals_ms\":100", "\"farwire_arrivals_ms\":1");
+        let error = format!("{:#}", Params::parse(often.as_bytes()).unwrap_err());
+        assert!(
+            error.contains("farwire_arrivals_ms must be from 10 to 60000, not 1"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_test_of_a_number_of_blocks_has_no_time_limit() {
         let of_blocks = PARAMS_OF_3_12.replace("\"time\":10", "\"time\":0");
         let params = Params::parse(of_blocks.as_bytes()).unwrap();
@@ -547,6 +592,7 @@ mod tests {
                 omitted: Some([1, 2]),
                 seconds: Some(2.5),
                 detail: None,
+                arrivals: vec![[100_000, 5], [99_000, 0]],
             }],
         };
         let bytes = results.to_json().to_string();

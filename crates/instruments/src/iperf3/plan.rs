@@ -33,6 +33,8 @@ pub(crate) struct Iperf3Test {
     pub(crate) omit: Duration,
     /// The time between two reports.
     pub(crate) interval: Duration,
+    /// Whether a far end that receives UDP, if it is farwire, also reports what arrived in each interval.
+    pub(crate) arrivals: bool,
     /// The rate of each stream in payload bits per second, or `None` for as fast as possible.
     pub(crate) bitrate: Option<u64>,
     /// Bytes of a block (TCP) or of a datagram's payload (UDP), or `None` for the protocol's default.
@@ -101,6 +103,7 @@ impl Iperf3Test {
             until: Until::For(Duration::from_secs(10)),
             omit: Duration::ZERO,
             interval: Duration::from_secs(1),
+            arrivals: false,
             bitrate: None,
             length: None,
             trains: true,

@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Result, ensure};
 use clap::Args;
+use model::Nanos;
 
 use crate::failure::{Blame, Failure};
 use crate::instrument::{
     CommonArgs, FarEnd, Instrument, MeasureOutput, OUTPUT, ROUND_TRIPS, estimated, intervals,
 };
 use crate::iperf3;
+use crate::iperf3::plan::Iperf3Test;
 use crate::output::Prepared;
 use crate::stamp::load::{self, Load};
 use crate::stamp::{self, ProbePlan, ProbeResults, loaded_latency, wire};
@@ -48,6 +50,12 @@ pub struct ProbeArgs {
     /// Port of the far end for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
     under_port: u16,
+    /// Time between two samples of the load [default: 1s]
+    ///
+    /// Time between two samples of the load [default: 1s]. With UDP, a far end that is farwire then also says what arrived in each
+    #[arg(long, value_name = "TIME", requires = "under", value_parser = under_interval)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    under_interval: Option<Nanos>,
     /// Write a CSV line for every probe to FILE
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     #[serde(skip)]
@@ -148,7 +156,7 @@ impl Instrument for ProbeArgs {
             return Ok(measurement.into());
         };
         let server = SocketAddr::new(target.ip(), self.under_port);
-        let load = load::background(load.plan(), server, local.cloned());
+        let load = load::background(self.load_plan(load), server, local.cloned());
         let found = loaded_latency::measure(plan, load, session, probe)?;
         let loaded = found
             .loaded
@@ -172,6 +180,29 @@ impl Instrument for ProbeArgs {
             false => Some(is_in_summary),
         }
     }
+}
+
+impl ProbeArgs {
+    /// Returns a load as an iperf3 test of unspecified duration.
+    fn load_plan(&self, load: &Load) -> Iperf3Test {
+        let plan = load.plan();
+        Iperf3Test {
+            interval: self.under_interval.map_or(plan.interval, Duration::from),
+            arrivals: self.under_interval.is_some() && !load.is_tcp(),
+            ..plan
+        }
+    }
+}
+
+fn under_interval(text: &str) -> Result<Nanos> {
+    let time: Nanos = text.parse()?;
+    let [least, most] = [Nanos::from_millis(10), Nanos::from_secs(60)];
+    ensure!(
+        Input,
+        (least..=most).contains(&time),
+        "must be from 10ms to 60s"
+    );
+    Ok(time)
 }
 
 /// Returns whether the figure is one of those that fit one screen.
@@ -229,7 +260,26 @@ fn idle_and_loaded(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::{Command, FromArgMatches as _};
     use record::Direction;
+
+    #[test]
+    fn a_load_of_udp_that_is_sampled_more_often_asks_for_its_arrivals() {
+        let plan = |under: &str, interval: Option<&str>| {
+            let under = format!("--under={under}");
+            let interval = interval.map(|time| format!("--under-interval={time}"));
+            let words = ["probe".to_owned(), under, "127.0.0.1".to_owned()];
+            let words = words.into_iter().chain(interval);
+            let command = ProbeArgs::augment_args(Command::new("probe"));
+            let matches = command.try_get_matches_from(words).unwrap();
+            let args = ProbeArgs::from_arg_matches(&matches).unwrap();
+            let plan = args.load_plan(args.under.as_ref().unwrap());
+            (plan.interval.as_millis(), plan.arrivals)
+        };
+        assert_eq!(plan("udp:1mbit", None), (1000, false));
+        assert_eq!(plan("udp:1mbit", Some("100ms")), (100, true));
+        assert_eq!(plan("tcp:1", Some("100ms")), (100, false));
+    }
 
     #[test]
     fn the_summary_has_no_percentile_of_too_few_probes() {

@@ -197,6 +197,37 @@ mod tests {
     }
 
     #[test]
+    fn a_server_says_what_arrived_in_each_interval_if_it_is_asked() {
+        let server = serve::start(ServeConfig::on_loopback()).unwrap();
+        let address = server.address("iperf3").unwrap();
+        let samples = |arrivals| {
+            let plan = Iperf3Test {
+                until: Until::For(Duration::from_secs(1)),
+                interval: Duration::from_millis(20),
+                arrivals,
+                bitrate: Some(4_000_000),
+                ..plan(TestDirection::Up)
+            };
+            let measurement = against(address, &plan);
+            assert_eq!(measurement.failure, None);
+            let mut figures = measurement.figures.iter();
+            let is_total = |figure: &&record::Figure| {
+                (figure.metric, figure.statistic, figure.stream)
+                    == (Metric::ReceivedBytes, Statistic::Total, None)
+            };
+            let total = figures.find(is_total).unwrap().value;
+            let samples = measurement.samples.iter();
+            let arrived = samples.filter(|sample| sample.metric == Metric::ReceivedBytes);
+            let arrived: Vec<f64> = arrived.map(|sample| sample.value).collect();
+            (arrived, total)
+        };
+        let (arrived, total) = samples(true);
+        let sum = arrived.iter().sum::<f64>();
+        assert!(sum > 0.0 && sum <= total, "{sum} of {total}: {arrived:?}");
+        assert!(samples(false).0.is_empty());
+    }
+
+    #[test]
     fn a_server_that_closes_during_the_test_is_named() {
         let (_, cause) = failure(TestDirection::Up, |_, _| ());
         assert!(cause.contains("closed"), "{cause}");

@@ -87,6 +87,28 @@ impl IntervalDelta {
     }
 }
 
+/// Returns the length in microseconds of each interval that counts, and the payload bytes of the received stream at `place`
+/// that arrived in it. The first interval began at `started`.
+pub(super) fn arrivals(
+    readings: &[IntervalReading],
+    started: Instant,
+    place: usize,
+) -> Vec<[u64; 2]> {
+    let mut before: Option<&IntervalReading> = None;
+    let mut arrivals = Vec::new();
+    for reading in readings {
+        let began = before.map_or(started, |before| before.at);
+        let added = IntervalDelta::between(before, reading, false, |at| at == place);
+        if let Some(added) = added.filter(|_| reading.ending == ReadingKind::Counted) {
+            let lasted = reading.at.saturating_duration_since(began).as_micros();
+            let lasted = u64::try_from(lasted).unwrap_or(u64::MAX);
+            arrivals.push([lasted, u64::try_from(added.bytes).unwrap_or(0)]);
+        }
+        before = Some(reading);
+    }
+    arrivals
+}
+
 /// Returns a line about the last complete interval. The first interval began at `started`.
 pub(super) fn last_interval(readings: &[IntervalReading], started: Instant) -> String {
     let Some(end) = readings
@@ -171,5 +193,21 @@ mod tests {
         let omitted = format!("{seen}; omitted");
         assert_eq!(last_interval(&readings[..2], started), omitted);
         assert_eq!(last_interval(&[], started), "");
+    }
+
+    #[test]
+    fn arrivals_are_those_of_each_interval_that_counts() {
+        let started = Instant::now();
+        let readings = [
+            (1, ReadingKind::Omitted, 125_000),
+            (1, ReadingKind::Nothing, 0),
+            (2, ReadingKind::Counted, 1_125_000),
+            (4, ReadingKind::Counted, 1_375_000),
+        ]
+        .map(|(after_s, ending, bytes)| reading(started, after_s, ending, bytes));
+        let found = arrivals(&readings, started, 1);
+        assert_eq!(found, [[1_000_000, 1_125_000], [2_000_000, 250_000]]);
+        // The other stream is sent.
+        assert!(arrivals(&readings, started, 0).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use crate::iperf3::run::{Streams as _, seconds};
 use crate::measured::at_layers;
 use record::quantity::counted;
 use record::schedule::Pace;
-use record::{Figure, Measurement, Metric, Sample};
+use record::{Direction, Figure, Measurement, Metric, Sample};
 use stats::layers::Layers;
 
 /// Returns the measurement of a test over `streams` at this end, with the results of the other end.
@@ -219,6 +219,25 @@ impl UdpReport<'_> {
             }
             before = Some(reading);
         }
+        if sends {
+            samples.extend(self.arrivals(way));
+        }
+    }
+
+    /// Returns samples of what the other end received in each interval, as it reports.
+    fn arrivals(&self, way: Direction) -> Vec<Sample> {
+        let streams = self.sides.remote.iter().flat_map(|remote| &remote.streams);
+        let each: Vec<&[[u64; 2]]> = streams.map(|one| one.arrivals.as_slice()).collect();
+        let mut at_s = self.omitted_s();
+        let mut samples = Vec::new();
+        for (index, (lasted_s, bytes)) in (1..).zip(together(&each)) {
+            at_s += lasted_s;
+            let rates = at_layers(bytes * 8.0 / lasted_s, Some(self.layers()));
+            let all = rates.into_iter().chain([(Metric::ReceivedBytes, bytes)]);
+            let sample = |(metric, value)| Sample::new(at_s, metric, index, value).toward(way);
+            samples.extend(all.map(sample));
+        }
+        samples
     }
 
     fn add_facts(&self, measurement: &mut Measurement) {
@@ -275,6 +294,20 @@ impl UdpReport<'_> {
     }
 }
 
+/// Returns the length in seconds of each interval, and the payload bytes that arrived in it on all streams, whose intervals
+/// are the same.
+fn together(streams: &[&[[u64; 2]]]) -> Vec<(f64, f64)> {
+    let count = streams.iter().map(|one| one.len()).max().unwrap_or(0);
+    let all = (0..count).map(|place| {
+        let of_streams = streams.iter().filter_map(|one| one.get(place));
+        of_streams.fold((0.0_f64, 0.0), |(lasted_s, bytes), [lasts_us, more]| {
+            let lasts_s = *lasts_us as f64 / 1e6;
+            (lasted_s.max(lasts_s), bytes + *more as f64)
+        })
+    });
+    all.filter(|(lasted_s, _)| *lasted_s > 0.0).collect()
+}
+
 /// Returns a text about the delays of a direction's sender, if that is farwire.
 fn delays(flows: &[(u32, StreamView)]) -> Option<String> {
     let mut all = flows.iter().map(|(_, flow)| flow.pacing);
@@ -324,4 +357,18 @@ fn sending_s(sender: &StreamResults) -> [f64; 2] {
         _ => 0.0,
     };
     [active, sender.seconds.unwrap_or(active)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_of_several_streams_add_up() {
+        let first = [[100_000, 500], [100_000, 0], [0, 7]];
+        let second = [[100_000, 250]];
+        let found = together(&[&first, &second, &[]]);
+        assert_eq!(found, [(0.1, 750.0), (0.1, 0.0)]);
+        assert!(together(&[]).is_empty());
+    }
 }

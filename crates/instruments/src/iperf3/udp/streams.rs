@@ -35,6 +35,8 @@ const SEND_BUFFER: usize = 4 << 20;
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The most readings of streams that are kept, which limits a server's memory for a long test to some 100 MB.
 const MOST_READINGS: usize = 500_000;
+/// The most intervals of all streams that a server reports, so that its results stay far below 256 KiB.
+const MOST_ARRIVALS: usize = 8_000;
 /// The time between two checks for the last datagrams.
 const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -42,8 +44,9 @@ const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// client does not set it, and the readings of each interval.
 pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let streams = plan.streams(false).len();
-    let seconds = plan.duration().unwrap_or(longest).as_secs();
-    let intervals = usize::try_from(seconds).map_or(MOST_READINGS, |seconds| seconds + 2);
+    let lasts = plan.duration().unwrap_or(longest).as_millis();
+    let intervals = usize::try_from(lasts / plan.interval.as_millis().max(1));
+    let intervals = intervals.map_or(MOST_READINGS, |count| count.saturating_add(2));
     let readings = intervals
         .saturating_mul(streams)
         .min(MOST_READINGS + streams);
@@ -75,6 +78,8 @@ pub(crate) struct UdpStreams {
     receiving: Option<JoinHandle<()>>,
     cpu: Vec<Arc<CpuMeter>>,
     pub(super) started: Instant,
+    /// Whether the client asked for what arrives in each interval.
+    reports_arrivals: bool,
     /// The start and the end of counting.
     began: Instant,
     ended: Option<Instant>,
@@ -170,6 +175,7 @@ impl UdpStreams {
             receiving: None,
             cpu: Vec::new(),
             started: now,
+            reports_arrivals: plan.arrivals && !client,
             began: now,
             ended: None,
             readings: Vec::new(),
@@ -221,6 +227,15 @@ impl UdpStreams {
             ending,
             streams,
         });
+    }
+
+    /// Returns what arrived of a stream in each interval, if the client asked for it and it is not too much.
+    fn arrivals(&self, place: usize) -> Vec<[u64; 2]> {
+        let count = self.readings.len() * self.streams.len();
+        match self.reports_arrivals && count <= MOST_ARRIVALS {
+            true => readings::arrivals(&self.readings, self.started, place),
+            false => Vec::new(),
+        }
     }
 
     fn stop_sending(&mut self) {
@@ -462,8 +477,11 @@ impl Streams for UdpStreams {
 
     fn results(&self) -> Vec<StreamResults> {
         let lasted = self.ended.unwrap_or_else(Instant::now) - self.began;
-        let results = |stream: &UdpStream| stream.results(lasted.as_secs_f64());
-        self.streams.iter().map(results).collect()
+        let results = |(place, stream): (usize, &UdpStream)| StreamResults {
+            arrivals: self.arrivals(place),
+            ..stream.results(lasted.as_secs_f64())
+        };
+        self.streams.iter().enumerate().map(results).collect()
     }
 
     fn cpu(&self) -> CpuTime {
