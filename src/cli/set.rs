@@ -19,7 +19,7 @@ use conditions::{CONDITIONS, LONGEST_CONTENT, LinkSpec};
 use instruments::failure::{Blame, Failure};
 use record::printable::printable_lines;
 
-/// The largest number of attempts at a change before which others come again and again.
+/// The largest number of attempts at a change if other clients change the link before each of them.
 const MOST_TRIES: usize = 100;
 
 /// Change the conditions of a link of a farwire that runs with --listen

@@ -459,8 +459,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// commands.
 const DESCRIPTORS_OF_THREAD: u64 = 8;
 
-/// The descriptors of a packet log beside that of its file, which is already open: its writer has a second
-/// one, and a third one when it replaces a full file.
+/// The descriptors of a packet log beside those of its files, which are already open: its writer has one,
+/// and a second one while the files change turns.
 const DESCRIPTORS_OF_LOG: u64 = 2;
 
 /// Makes sure that this process may have enough descriptors for a box of this number of links, threads
@@ -499,6 +499,6 @@ mod tests {
     #[test]
     fn each_packet_log_needs_descriptors_of_its_own() {
         let [without, with] = [0, 40].map(|logs| needed_descriptors(40, 2, logs));
-        assert_eq!(with, without + 40 * DESCRIPTORS_OF_LOG);
+        assert_eq!(with, without + 80);
     }
 }

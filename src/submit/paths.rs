@@ -27,7 +27,7 @@ fn absolute_from(pwd: Option<PathBuf>, path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Writes a file completely or not at all.
+/// Writes a file completely or not at all, unless no new file can replace it (see [`OutputDirectory::replace`]).
 pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> Result<()> {
     let write = |mut to: &File| {
         to.write_all(bytes)?;

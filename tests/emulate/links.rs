@@ -260,7 +260,7 @@ fn each_of_many_links_is_captured_into_a_file_of_its_own() -> Result<()> {
     ends_with(
         &refused,
         2,
-        "can take the capture of one link only: name a PREFIX",
+        "each link has a file of its own: name a PREFIX",
     )?;
     Ok(())
 }
@@ -608,7 +608,7 @@ fn links_that_cannot_be_are_refused_with_their_line_and_nothing_is_changed() -> 
         "processor 5000 is not available to farwire: choose from ",
     )?;
     let said = try_out(one, &["--packet-log", "-"])?;
-    has(&said, "can take the log of one link only: name a FILE")?;
+    has(&said, "each link has a file of its own: name a FILE")?;
     // 10 Gbit/s for a second are 1.25 GB in each direction.
     let long = format!("{one}link = {{ rate = '10gbit', delay = '1s' }}\n");
     let said = try_out(&long, &[])?;

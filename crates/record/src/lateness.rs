@@ -493,7 +493,11 @@ fn cause_in_any(late: &[LatePackets], limit: Limit) -> Option<String> {
             let own = late.iter().filter(|one| one.direction == way).cloned();
             own.collect::<Vec<_>>()
         });
-        alone.find_map(|own| cause(&own, None, limit))
+        // A single packet is late by chance, also where it is one of few.
+        alone.find_map(|own| {
+            let late: u64 = own.iter().map(|one| one.departed.late).sum();
+            cause(&own, None, limit).filter(|_| late > 1)
+        })
     })
 }
 
@@ -767,6 +771,7 @@ mod tests {
         assert_eq!(of(both_ways).unwrap(), words);
         assert_eq!(of([[100, 2], [100, 3]]), None);
         assert_eq!(of([[1, 1], [0, 0]]), None);
+        assert_eq!(of([[10_000, 1], [5, 1]]), None);
         for [up, down] in [one_way, both_ways] {
             for traffic in ["udp", "tcp"] {
                 let late = [

@@ -110,7 +110,7 @@ impl ForwarderArgs {
         if let LinkEnds::OfEach(links) = ends {
             if output::is_stdout(file) {
                 return Err(Failure::bad_input(
-                    "--packet-log -: standard output can take the log of one link only: name a FILE for the links' files",
+                    "--packet-log -: with --links or several containers, each link has a file of its own: name a FILE",
                 ));
             }
             if links.len() > MOST_LOGGED {
@@ -136,7 +136,7 @@ impl ForwarderArgs {
         };
         if matches!(ends, LinkEnds::OfEach(_)) && output::is_stdout(prefix) {
             return Err(Failure::bad_input(
-                "--pcap -: standard output can take the capture of one link only: name a PREFIX for the links' files",
+                "--pcap -: with --links or several containers, each link has a file of its own: name a PREFIX",
             ));
         }
         let captures = ends.files(prefix, capture_prefix).into_iter();
@@ -177,7 +177,7 @@ impl ForwarderArgs {
     }
 }
 
-/// The largest number of links that can be logged. Each log has a thread, three descriptors, and up to 14 MB of lines that wait.
+/// The largest number of links that can be logged. Each log has a thread, up to four descriptors, and up to 14 MB of lines that wait.
 const MOST_LOGGED: usize = 64;
 
 /// The ends of the links whose packets are logged and captured. They say how the files are named.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use model::Bytes;
 use record::crossing::CrossedFlow;
+use record::output_directory::OutputDirectory;
 
 use super::{LogLine, Sink};
 
@@ -39,10 +40,15 @@ impl LogFile {
     /// # Errors
     /// Fails if a file cannot be written.
     pub(super) fn create(path: &Path, limit: Option<Bytes>) -> io::Result<Self> {
+        let file = File::create(path)?;
+        // Nobody named this file: a link there is not followed.
         let other = || {
             let mut other = path.to_owned().into_os_string();
             other.push(".1");
-            File::create(other)
+            let (within, name) = OutputDirectory::of(Path::new(&other))?;
+            let file = within.read_write(name)?;
+            file.set_len(0)?;
+            io::Result::Ok(file)
         };
         let turns = limit.map(|limit| {
             io::Result::Ok(Turns {
@@ -52,7 +58,7 @@ impl LogFile {
         });
         Ok(Self {
             path: path.to_owned(),
-            file: File::create(path)?,
+            file,
             turns: turns.transpose()?,
         })
     }
@@ -96,7 +102,9 @@ impl<S: Sink> Sink for Rotating<S> {
     }
 
     fn take(&mut self, first: u64, lines: &[LogLine], hops: &[String]) -> io::Result<u64> {
-        if let Some(next) = self.log.next()? {
+        if !lines.is_empty()
+            && let Some(next) = self.log.next()?
+        {
             self.sink.finish()?;
             self.sink = (self.create)(next)?;
             self.sink.begin()?;
@@ -148,6 +156,34 @@ mod tests {
         // The first lines were in a file that was used again.
         assert!(all[0] > 1, "{all:?}");
         assert_eq!(all.last(), Some(&LINES));
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_second_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, target] = ["log.csv", "target"].map(|name| folder.path().join(name));
+        std::fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, folder.path().join("log.csv.1")).unwrap();
+        assert!(LogFile::create(&path, Some(Bytes(400))).is_err());
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "precious");
+    }
+
+    #[test]
+    fn an_empty_batch_empties_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log.csv");
+        let log = LogFile::create(&path, Some(Bytes(1))).unwrap();
+        let mut sink = log.rotating(|file| Ok(CsvFile::new(file))).unwrap();
+        sink.begin().unwrap();
+        let line = || LogLine::bare(Nanos(1), Side::A, PacketVerdict::Delivered);
+        sink.take(1, &[line()], &[]).unwrap();
+        sink.take(2, &[line()], &[]).unwrap();
+        sink.take(3, &[], &[]).unwrap();
+        sink.finish().unwrap();
+        for name in ["log.csv", "log.csv.1"] {
+            let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
+            assert_eq!(text.lines().count(), 2, "{name}: {text}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub const HOST_TAP: &str = "host";
 /// The addresses at which the client reaches the host's loopback, and the hardware address of the tap's other end.
 ///
 /// A name with both addresses yields the IPv4 address first, at which more services of a loopback listen. For that, the IPv6
-/// address has another label than that of the client (RFC 6724 section 2.1, and section 6 rule 5): it is a site-local one, a
+/// address has another scope than that of the client (RFC 6724 section 3.1, and section 6 rule 2): it is a site-local one, a
 /// kind that no network uses any more (RFC 3879).
 pub const HOST: Endpoint = Endpoint {
     v4: Ipv4Addr::new(10, 77, 255, 1),
