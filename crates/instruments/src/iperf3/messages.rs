@@ -516,6 +516,7 @@ mod tests {
         let plan = Iperf3Test {
             interval: Duration::from_millis(100),
             arrivals: true,
+            length: Some(1448),
             ..Iperf3Test::new(Transport::Udp)
         };
         let params = Params {
