@@ -497,3 +497,23 @@ impl Drop for UdpStreams {
         self.stop_receiving();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iperf3::plan::Transport;
+
+    #[test]
+    fn the_memory_of_a_test_counts_the_readings_and_their_lists() {
+        let of = |seconds| {
+            let plan = Iperf3Test {
+                until: Until::For(Duration::from_secs(seconds)),
+                interval: Duration::from_millis(10),
+                ..Iperf3Test::new(Transport::Udp)
+            };
+            memory(&plan, Duration::ZERO)
+        };
+        let reading = size_of::<StreamReading>() + 2 * size_of::<IntervalReading>();
+        assert_eq!(of(200) - of(100), 10_000 * reading as u64);
+    }
+}
