@@ -2,6 +2,7 @@
 
 use conditions::Direction;
 
+use crate::delay::Served;
 use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
@@ -46,14 +47,21 @@ impl Bottleneck {
         if let Some(varying) = Self::of_varying(observed, way, random) {
             return Some(varying);
         }
-        let of_kind = |intensity| {
-            let mut loaded = observed.loaded.iter();
-            loaded.find(|one| (one.direction, one.intensity) == (way, intensity))
-        };
-        let Some(strong) = of_kind(Intensity::Strong) else {
+        let loads = observed.loaded.iter().filter(|one| one.direction == way);
+        let loads: Vec<&LoadedSession> = loads.collect();
+        let is_strong = |one: &&LoadedSession| one.intensity == Intensity::Strong;
+        let Some(last) = loads.iter().rposition(is_strong) else {
             return Self::of_throughput(observed, way);
         };
-        let gentle = of_kind(Intensity::Gentle);
+        let (before, after) = loads.split_at(last + 1);
+        let strong = loads[last];
+        // The path may have carried loads before the last strong one, which then are no gentle ones.
+        let exceeds = |one: &&&LoadedSession| {
+            let nothing = Estimate::within(0.0, 0.0);
+            one.intensity == Intensity::Gentle && rate(one, random, nothing).is_some()
+        };
+        let gentle = after.last().or_else(|| before.iter().rev().find(exceeds));
+        let gentle = gentle.copied();
         let mut searches = observed.searches.iter();
         let search = searches.find(|(of, _)| *of == way).map(|(_, load)| load);
         let range_ms = range(&idle_delays(observed, way)).unwrap_or_default();
@@ -154,12 +162,28 @@ impl Bottleneck {
             queue_bytes: kind.and_then(|_| queue.held_bytes(fastest)),
             rate_evidence: format!(
                 "the median of {windows} windows of {:.0} ms of a load above it, in L2 bytes without FCS, with the range of nine of \
-                 ten; they differ by more than chance explains, and the link follows the rate over time{unfilled}",
+                 ten; they differ by more than chance explains{unfilled}",
                 1e3 * over_time.every_s
             ),
             evidence: evidence.unwrap_or_else(unprobed),
             over_time: Some(over_time),
         })
+    }
+
+    /// Returns the time that the bottleneck needs for a probe of this number of L2 bytes.
+    pub(crate) fn served(&self, wire_bytes: u32) -> Served {
+        // A policer passes a probe immediately.
+        if self.queue == Some(QueueKind::Policed) {
+            return Served::default();
+        }
+        let ms = |rate: f64| f64::from(wire_bytes) * 8e3 / rate;
+        let [low, high] = self.rate.interval;
+        // A path that stops for a while delays probes by more than their own time.
+        let varies = self.over_time.is_some() && low > 0.0;
+        Served {
+            ms: ms(self.rate.value),
+            range_ms: if varies { ms(low) - ms(high) } else { 0.0 },
+        }
     }
 
     /// Takes the median throughput as the rate; its interval has nine of ten seconds.
@@ -173,10 +197,6 @@ impl Bottleneck {
         let rate = seconds.spread()?;
         let [low, high] = rate.interval;
         let over_time = (high - low > VARIES * rate.value).then_some(seconds);
-        let follows = match over_time {
-            Some(_) => "; it varies, and the link follows it over time",
-            None => "",
-        };
         (rate.value > 0.0).then(|| Self {
             rate,
             over_time,
@@ -184,7 +204,7 @@ impl Bottleneck {
             queue: None,
             queue_bytes: None,
             rate_evidence: format!(
-                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less{follows}",
+                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
                 rates.len()
             ),
             evidence: "throughput does not show it".to_owned(),

@@ -176,6 +176,7 @@ fn queue(all: &[QueueKind]) -> (Option<QueueKind>, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::over_time::OverTime;
 
     fn session(delay_ms: f64, rate: f64, queue: QueueKind) -> LinkFit {
         let direction = DirectionFit {
@@ -256,6 +257,27 @@ mod tests {
         let sessions = [QueueKind::PerFlow, QueueKind::Policed].map(|one| session(20.0, 8e6, one));
         let found = LinkFit::combined(&sessions).unwrap().down.bottleneck;
         assert_eq!(found.unwrap().queue, Some(QueueKind::Unclear { ms: None }));
+    }
+
+    #[test]
+    fn sessions_whose_rate_varies_have_one_rate_together_and_only_one_of_them_follows_it() {
+        let varying = || {
+            let mut one = session(20.0, 8e6, QueueKind::PerFlow);
+            let rate = one.up.bottleneck.as_mut().unwrap();
+            rate.over_time = Some(OverTime {
+                every_s: 0.1,
+                values: vec![6e6, 10e6],
+            });
+            one
+        };
+        let evidence = |sessions: &[LinkFit]| {
+            let mut rows = LinkFit::combined_parameters(sessions).into_iter();
+            rows.find(|row| row.name == "rate").unwrap().evidence
+        };
+        let alone = evidence(&[varying()]);
+        assert!(alone.contains("follows the rate over time"), "{alone}");
+        let together = evidence(&[varying(), varying()]);
+        assert!(!together.contains("over time"), "{together}");
     }
 
     #[test]

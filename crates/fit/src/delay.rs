@@ -76,13 +76,32 @@ pub enum JitterLaw {
     Normal,
 }
 
+/// The time that a bottleneck needs for a probe, in milliseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Served {
+    /// The time at the rate; 0 if that is not known.
+    pub(crate) ms: f64,
+    /// The range of that time over nine of ten windows of a rate that varies; 0 for a constant rate.
+    pub(crate) range_ms: f64,
+}
+
+impl Served {
+    /// Returns the time of this bottleneck and another one together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            ms: self.ms + other.ms,
+            range_ms: self.range_ms + other.range_ms,
+        }
+    }
+}
+
 impl DelayFit {
-    /// Fits the delay of a direction to one-way delays. The bottleneck needs `served_ms` for a probe.
-    pub(crate) fn of_one_way(idle: &ProbeSession, way: Direction, served_ms: f64) -> Option<Self> {
+    /// Fits the delay of a direction to one-way delays, whose probes the bottleneck served in this time.
+    pub(crate) fn of_one_way(idle: &ProbeSession, way: Direction, served: Served) -> Option<Self> {
         let all: Vec<(f64, f64)> = idle
             .probes
             .iter()
-            .filter_map(|probe| Some((probe.at_s, probe.one_way_ms[index(way)]? - served_ms)))
+            .filter_map(|probe| Some((probe.at_s, probe.one_way_ms[index(way)]? - served.ms)))
             .collect();
         let skipped = Skipped::find(&all);
         let kept: Vec<(f64, f64)> = all
@@ -90,9 +109,10 @@ impl DelayFit {
             .filter(|(_, delay)| *delay > skipped.below_ms)
             .collect();
         let reorders = idle.reordered[index(way)];
-        let fit = Self::of(&kept, STAMP_ERROR_MS + idle.clock_error_ms)?;
+        let error_ms = STAMP_ERROR_MS + idle.clock_error_ms;
+        let fit = Self::of(&kept, error_ms, served.range_ms)?;
         Some(Self {
-            without_transmission: served_ms > 0.0,
+            without_transmission: served.ms > 0.0,
             skipped_percent: skipped.percent,
             reorders: reorders && skipped.percent.is_none(),
             unclear: idle.unclear[index(way)],
@@ -105,19 +125,19 @@ impl DelayFit {
         self.jitter.is_some() || self.over_time.is_some()
     }
 
-    /// Fits the delay of each direction as half of the round trip, for which both bottlenecks together need
-    /// `served_ms`.
-    pub(crate) fn of_half(idle: &ProbeSession, served_ms: f64) -> Option<Self> {
+    /// Fits the delay of each direction as half of the round trip, whose probes both bottlenecks together served in this
+    /// time.
+    pub(crate) fn of_half(idle: &ProbeSession, served: Served) -> Option<Self> {
         let answered = idle.answered();
         let all: Vec<(f64, f64)> = answered
-            .filter_map(|probe| Some((probe.at_s, probe.rtt_ms? - served_ms)))
+            .filter_map(|probe| Some((probe.at_s, probe.rtt_ms? - served.ms)))
             .collect();
-        let whole = Self::of(&all, 2.0 * STAMP_ERROR_MS)?;
+        let whole = Self::of(&all, 2.0 * STAMP_ERROR_MS, served.range_ms)?;
         let half = |estimate: Estimate| estimate.map(|ms| ms / 2.0);
         Some(Self {
             ms: half(whole.ms),
             over_time: whole.over_time.map(|all| all.map(|ms| ms / 2.0)),
-            without_transmission: served_ms > 0.0,
+            without_transmission: served.ms > 0.0,
             // The sum of two independent variations has the variances of both together.
             jitter: whole.jitter.map(|jitter| JitterFit {
                 spread_ms: jitter.spread_ms.map(|ms| ms / 2.0_f64.sqrt()),
@@ -128,9 +148,9 @@ impl DelayFit {
         })
     }
 
-    fn of(probes: &[(f64, f64)], error_ms: f64) -> Option<Self> {
+    fn of(probes: &[(f64, f64)], error_ms: f64, served_range_ms: f64) -> Option<Self> {
         let values: Vec<f64> = probes.iter().map(|(_, delay)| *delay).collect();
-        let (over_time, rest) = VaryingDelay::of(probes)
+        let (over_time, rest) = VaryingDelay::of(probes, served_range_ms)
             .map(|found| (found.over_time, found.rest))
             .unzip();
         let jitter = JitterFit::of(rest.as_deref().unwrap_or(probes));

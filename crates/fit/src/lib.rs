@@ -47,6 +47,8 @@ pub use queue::QueueKind;
 
 use conditions::Direction;
 
+use crate::delay::Served;
+
 /// The directions, up first.
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
@@ -86,20 +88,13 @@ impl LinkFit {
             let bottleneck = Bottleneck::of(observed, DIRECTIONS[at], loss.as_ref());
             (loss, bottleneck)
         });
-        let served_ms = [&up.1, &down.1].map(|bottleneck| {
-            // A policer passes a probe immediately.
-            let serving = bottleneck
-                .as_ref()
-                .filter(|one| one.queue != Some(QueueKind::Policed));
-            let rate = serving.map(|one| one.rate.value);
-            rate.map_or(0.0, |rate| f64::from(observed.idle.wire_bytes) * 8e3 / rate)
+        let [served_up, served_down] = [&up.1, &down.1].map(|bottleneck| {
+            let served = |one: &Bottleneck| one.served(observed.idle.wire_bytes);
+            bottleneck.as_ref().map(served).unwrap_or_default()
         });
         let delay = |way: Direction| match one_way {
-            true => {
-                let [up, down] = served_ms;
-                DelayFit::of_one_way(&observed.idle, way, way.choose(up, down))
-            }
-            false => DelayFit::of_half(&observed.idle, served_ms.iter().sum()),
+            true => DelayFit::of_one_way(&observed.idle, way, way.choose(served_up, served_down)),
+            false => DelayFit::of_half(&observed.idle, served_up.and(served_down)),
         };
         let direction = |way, (loss, bottleneck)| DirectionFit {
             delay: delay(way),

@@ -195,7 +195,11 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
 
 fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
     let mbit = fit.rate.map(|rate| rate / 1e6);
-    let evidence = fit.rate_evidence.clone();
+    let follows = match fit.over_time {
+        Some(_) => "; the link follows the rate over time",
+        None => "",
+    };
+    let evidence = format!("{}{follows}", fit.rate_evidence);
     let mut rows = vec![Parameter::number("rate", mbit, "Mbit/s", evidence)];
     rows.extend(fit.burst_bytes.map(|bytes| {
         let evidence = "what arrived faster than the rate after silence".to_owned();
@@ -230,7 +234,7 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
         let (bytes, evidence) = match fit.queue_bytes {
             Some(held) => (
                 held,
-                "what was in front of probes, more constant than their waits",
+                "the bytes in front of the probes, which scatter less than the probes' waiting times",
             ),
             None => (
                 ms.map(|ms| ms * fit.rate.value / 8e3),

@@ -135,7 +135,8 @@ impl Queue<'_> {
     /// probes waited: the queue in front of a rate that varies then has a constant length in bytes.
     ///
     /// The bytes in front of a probe are those that are served while it waits. They arrive later by the delay of the idle
-    /// path.
+    /// path. The far end of an upload begins to count one delay of the direction down before this end does, so that the bytes
+    /// of an upload are those that arrived earlier by that delay.
     pub(crate) fn held_bytes(&self, loaded: &LoadedSession) -> Option<Estimate> {
         let way = one_way(self.observed, self.way);
         let idle = quantile(&self.idle(), 0.5)?;
@@ -154,6 +155,9 @@ impl Queue<'_> {
             };
             let entered_s = sent_s + before.unwrap_or_default() / 1e3;
             let [first_s, last_s] = [idle, delay.max(idle)].map(|ms| entered_s + ms / 1e3);
+            if last_s > loaded.arrivals.lasts_s() {
+                return None;
+            }
             let bits = loaded.arrivals.mean_between(first_s, last_s) * (last_s - first_s);
             Some((bits / 8.0, delay - idle))
         };
@@ -377,6 +381,65 @@ fn median(values: &[f64]) -> Option<Estimate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observations::ProbeSession;
+    use crate::over_time::OverTime;
+
+    #[test]
+    fn bytes_that_were_served_after_the_end_of_the_counts_are_not_known() {
+        let probe = |at_s, up_ms: f64| Probe {
+            at_s,
+            rtt_ms: Some(up_ms + 10.0),
+            one_way_ms: [Some(up_ms), Some(10.0)],
+            lost: None,
+        };
+        let idle = (0..20).map(|at| probe(f64::from(at) / 100.0, 10.0));
+        let observed = PathObservations {
+            idle: ProbeSession {
+                probes: idle.collect(),
+                ..ProbeSession::default()
+            },
+            ..PathObservations::default()
+        };
+        let traffic = LoadTraffic {
+            wire_bytes: 1442,
+            sent: 20e6,
+            sending_s: 10.0,
+            bytes: 10e6,
+            seconds: 10.0,
+            error: 0.0,
+        };
+        // 125,000 bytes wait for 100 ms in the first six seconds, and then for 200 ms. The last probes wait for longer than
+        // the load lasts.
+        let beside = (0..90).map(|at| {
+            let waited_ms = match at {
+                ..20 => 100.0,
+                20..40 => 200.0,
+                _ => 3500.0,
+            };
+            probe(5.0 + f64::from(at) / 20.0, 10.0 + waited_ms)
+        });
+        let loaded = LoadedSession {
+            probes: ProbeSession {
+                probes: beside.collect(),
+                ..ProbeSession::default()
+            },
+            arrivals: OverTime {
+                every_s: 0.1,
+                values: (0..100)
+                    .map(|at| if at < 60 { 10e6 } else { 5e6 })
+                    .collect(),
+            },
+            ..LoadedSession::unprobed(Direction::Up, traffic)
+        };
+        let queue = Queue {
+            way: Direction::Up,
+            observed: &observed,
+            rate: Estimate::within(7.5e6, 0.0),
+            burst_bytes: 0.0,
+        };
+        let held = queue.held_bytes(&loaded).unwrap();
+        assert!((held.value - 125e3).abs() < 1e3, "{held:?}");
+    }
 
     #[test]
     fn late_loads_waited_and_an_uncertain_end_shows_nothing() {

@@ -579,6 +579,18 @@ fn loads_that_differ_show_a_rate_that_is_not_constant() {
 }
 
 #[test]
+fn a_load_that_the_path_carried_before_the_others_changes_nothing() {
+    let mut path = Path::new("delay = '20ms'\nrate = '20mbit'\nqueue = '100ms'\nloss = '1%'");
+    let probed_s = plan::probed_s(TIME_S);
+    let mut observed = path.observe(probed_s);
+    let found = LinkFit::of(&observed);
+    assert_eq!(kind(&found, Direction::Up), "fifo");
+    let carried = path.loaded(Direction::Up, Intensity::Gentle, 15e6, probed_s);
+    observed.loaded.insert(0, carried);
+    assert_eq!(LinkFit::of(&observed), found);
+}
+
+#[test]
 fn a_queue_that_never_became_full_is_at_least_as_long_as_it_was() {
     let found = fit("delay = '10ms'\nrate = '5mbit'\nqueue = '20s'");
     let bottleneck = found.up.bottleneck.unwrap();

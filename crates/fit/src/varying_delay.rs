@@ -35,11 +35,12 @@ pub(crate) struct VaryingDelay {
 }
 
 impl VaryingDelay {
-    /// Finds whether delays, each with its time in seconds, vary from window to window.
+    /// Finds whether delays, each with its time in seconds, vary from window to window, by more than the time that the
+    /// bottleneck needs for a probe, which has a range of `served_range_ms`.
     ///
     /// It is an analysis of variance with one factor, the window. Neighbouring delays within a window are similar, so that n
     /// of them show as much as n (1 - r) / (1 + r) independent ones, where r is their correlation.
-    pub(crate) fn of(probes: &[(f64, f64)]) -> Option<Self> {
+    pub(crate) fn of(probes: &[(f64, f64)], served_range_ms: f64) -> Option<Self> {
         let interval_s = regular(probes)?;
         let (shortest_s, fewest) = WINDOW;
         let every_s = shortest_s.max(fewest * interval_s);
@@ -66,7 +67,8 @@ impl VaryingDelay {
         };
         let [low, high] = over_time.spread()?.interval;
         let (share, least_ms) = VARIES;
-        if scatter.chance()? >= CHANCE || high - low <= least_ms.max(share * middle) {
+        let explained_ms = least_ms.max(share * middle) + served_range_ms;
+        if scatter.chance()? >= CHANCE || high - low <= explained_ms {
             return None;
         }
         let rest = windows.iter().zip(&over_time.values);
@@ -172,6 +174,11 @@ impl Scatter {
 mod tests {
     use super::*;
 
+    /// Fits delays behind a constant rate.
+    fn varying(probes: &[(f64, f64)]) -> Option<VaryingDelay> {
+        VaryingDelay::of(probes, 0.0)
+    }
+
     /// Returns the probes of 30 seconds, one every 10 ms, with these delays and up to 1 ms of noise.
     fn probes(delay: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         let mut random = fastrand::Rng::with_seed(7);
@@ -188,15 +195,14 @@ mod tests {
             let at_s = f64::from(at) / 100.0;
             (at_s, 20.0 + 5.0 * ((at_s + 7.5) / 15.0).floor())
         });
-        let found = VaryingDelay::of(&steps.collect::<Vec<_>>()).unwrap();
+        let found = varying(&steps.collect::<Vec<_>>()).unwrap();
         assert_eq!(found.over_time.values[0], 20.0);
         assert_eq!(found.over_time.values[59], 40.0);
     }
 
     #[test]
     fn delays_that_step_vary_and_the_rest_is_their_jitter() {
-        let found =
-            VaryingDelay::of(&probes(|at_s| if at_s < 15.0 { 20.0 } else { 26.0 })).unwrap();
+        let found = varying(&probes(|at_s| if at_s < 15.0 { 20.0 } else { 26.0 })).unwrap();
         let medians = &found.over_time.values;
         assert_eq!((found.over_time.every_s, medians.len()), (1.0, 30));
         assert!((medians[0] - 20.5).abs() < 0.2 && (medians[29] - 26.5).abs() < 0.2);
@@ -211,8 +217,15 @@ mod tests {
     }
 
     #[test]
+    fn the_time_that_a_varying_rate_needs_for_a_probe_is_no_varying_delay() {
+        let steps = probes(|at_s| if at_s < 15.0 { 20.0 } else { 26.0 });
+        assert_eq!(VaryingDelay::of(&steps, 6.0), None);
+        assert!(VaryingDelay::of(&steps, 3.0).is_some());
+    }
+
+    #[test]
     fn neither_noise_nor_jitter_with_a_short_memory_is_a_varying_delay() {
-        assert_eq!(VaryingDelay::of(&probes(|_| 20.0)), None);
+        assert_eq!(varying(&probes(|_| 20.0)), None);
         let mut random = fastrand::Rng::with_seed(11);
         let mut score = 0.0;
         let wandering: Vec<(f64, f64)> = (0..6000)
@@ -221,10 +234,10 @@ mod tests {
                 (f64::from(at) / 100.0, 20.0 + 10.0 * score)
             })
             .collect();
-        assert_eq!(VaryingDelay::of(&wandering), None);
+        assert_eq!(varying(&wandering), None);
         // A step that is hardly larger than the error of clocks is not worth a trace.
         assert_eq!(
-            VaryingDelay::of(&probes(|at_s| if at_s < 15.0 { 20.0 } else { 20.3 })),
+            varying(&probes(|at_s| if at_s < 15.0 { 20.0 } else { 20.3 })),
             None
         );
     }
@@ -237,6 +250,6 @@ mod tests {
             (0.05 * (at / 3.0).floor() + 0.000_01 * at, delay)
         });
         let bursts: Vec<(f64, f64)> = bursts.collect();
-        assert_eq!(VaryingDelay::of(&bursts), None);
+        assert_eq!(varying(&bursts), None);
     }
 }

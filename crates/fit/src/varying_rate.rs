@@ -19,7 +19,8 @@ const SLOW_S: f64 = 0.5;
 const FEWEST_WINDOWS: usize = 10;
 /// The fewest packets of a load, on average, in a window.
 const FEWEST_PACKETS: f64 = 20.0;
-/// The time in seconds after which a load has reached the far end and filled the queue.
+/// The time in seconds after which a load has reached the far end and filled the queue, on a path without a longer round
+/// trip.
 const START_S: f64 = 1.0;
 /// The time in milliseconds by which a receiver that reads its sockets counts late.
 const READING_MS: f64 = 2.0;
@@ -88,7 +89,14 @@ impl VaryingRate {
         if chance >= CHANCE || high - low <= VARIES * spread.value {
             return None;
         }
-        let all = (1.0 - CARRIED) * loaded.load.sent * loss::passes(random);
+        let probes = &loaded.probes;
+        let probe_bits = 8.0 * f64::from(probes.wire_bytes);
+        let probed = probes
+            .interval_s()
+            .map_or(0.0, |every_s| probe_bits / every_s);
+        let sent = (loaded.load.sent + probed) * loss::passes(random);
+        // A packet at the edge of a window may count in the next one.
+        let all = (1.0 - CARRIED) * sent - packet_bits / arrived.every_s;
         let unfilled = arrived.values.iter().filter(|rate| **rate >= all).count();
         Some(Self { arrived, unfilled })
     }
@@ -101,6 +109,9 @@ impl VaryingRate {
 
 /// Returns what arrived of a load and of the probes beside it, in the part in which the load fills the queue and is still
 /// sent; `None` without arrivals over time.
+///
+/// The far end of an upload begins to count one delay of the direction down before this end does, so that a probe may count
+/// in a window that is earlier by that delay.
 fn steady(loaded: &LoadedSession, burst_bits: f64) -> Option<OverTime> {
     let OverTime {
         every_s,
@@ -123,7 +134,10 @@ fn steady(loaded: &LoadedSession, burst_bits: f64) -> Option<OverTime> {
         }
     }
     let excess = (load.sent - load.received()).max(1.0);
-    let start_s = START_S + (burst_bits / excess).min(load.sending_s / 2.0);
+    // The far end of an upload counts from its start on, a round trip before the first datagram arrives there.
+    let round_trips = loaded.probes.probes.iter().filter_map(|probe| probe.rtt_ms);
+    let least_s = round_trips.reduce(f64::min).unwrap_or_default() / 1e3;
+    let start_s = START_S.max(least_s) + (burst_bits / excess).min(load.sending_s / 2.0);
     let first = whole((start_s / every_s).ceil());
     let last = whole((load.sending_s / every_s).floor()).min(values.len());
     let values = values.get(first..last)?.to_vec();
@@ -219,6 +233,36 @@ mod tests {
             ..ProbeSession::default()
         };
         assert_eq!(VaryingRate::of(&loaded, None, 0.5, 0.0), None);
+    }
+
+    #[test]
+    fn the_round_trip_before_a_load_arrives_is_no_variation() {
+        let mut loaded = load(|at| if at < 13 { 0.0 } else { 10e6 });
+        loaded.arrivals.values.truncate(60);
+        assert!(VaryingRate::of(&loaded, None, 0.5, 0.0).is_some());
+        loaded.probes.probes.push(Probe {
+            rtt_ms: Some(1300.0),
+            ..Probe::default()
+        });
+        assert_eq!(VaryingRate::of(&loaded, None, 0.5, 0.0), None);
+    }
+
+    #[test]
+    fn probes_do_not_make_a_window_look_as_if_the_path_carried_all_of_the_load() {
+        // 1,000 probes of 125 bytes in each second are 1 Mbit/s.
+        let mut loaded = load(|at| if at / 50 % 2 == 0 { 6e6 } else { 19.2e6 });
+        let probes = (0..20_000).map(|at| Probe {
+            at_s: f64::from(at) / 1e3,
+            rtt_ms: Some(20.0),
+            ..Probe::default()
+        });
+        loaded.probes = ProbeSession {
+            wire_bytes: 125,
+            probes: probes.collect(),
+            ..ProbeSession::default()
+        };
+        let found = VaryingRate::of(&loaded, None, 0.5, 0.0).unwrap();
+        assert_eq!(found.unfilled, 0);
     }
 
     #[test]

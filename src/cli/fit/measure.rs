@@ -258,9 +258,9 @@ impl<'a> Path<'a> {
         plan::served(load, LossFit::of(idle, way).as_ref())
     }
 
-    /// Loads a direction strongly and, if it can be probed meanwhile, gently. If its rate varies, faster loads look for the
-    /// highest rate in place of the gentle one, as far as they send at most `spare` bytes. Returns the reason why they do
-    /// not show it.
+    /// Loads a direction strongly and, if it can be probed meanwhile, gently. If the strong load does not always exceed the
+    /// rate, faster loads take its place, as far as they send at most `spare` bytes; a rate that varies has no gentle load.
+    /// Returns what they do not show, with the reasons.
     fn loads(
         &self,
         way: Direction,
@@ -268,7 +268,8 @@ impl<'a> Path<'a> {
         probed_s: f64,
         observed: &mut PathObservations,
         spare: &mut f64,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Vec<String>, Failure> {
+        let mut lacks = Vec::new();
         let mut strong = LoadPlan {
             direction: way,
             rate: plan::strong(self.rate(way, search, &observed.idle)),
@@ -276,12 +277,28 @@ impl<'a> Path<'a> {
             probed_s,
             timeout: STRONG_TIMEOUT,
         };
+        let mut tried = strong.rate;
+        let mut cause = "is not allowed";
         for left in (0..=plan::MOST_FASTER).rev() {
-            let load = self.loaded(&strong, observed)?;
+            let load = match self.loaded(&strong, observed) {
+                Ok(load) => load,
+                Err(failure) if left == plan::MOST_FASTER => return Err(failure),
+                Err(_) => {
+                    self.check_stop()?;
+                    cause = "failed";
+                    break;
+                }
+            };
+            tried = strong.rate;
             let (Reflector::Stamp(_), Some(session)) = (self.reflector, observed.loaded.last())
             else {
-                return Ok(None);
+                return Ok(lacks);
             };
+            let is_first = left == plan::MOST_FASTER;
+            if is_first && way == Direction::Up && session.arrivals.is_empty() {
+                let lack = "the rate up over time: the far end does not report what arrived in each interval";
+                lacks.push(lack.to_owned());
+            }
             let rate = self.rate(way, &load, &observed.idle);
             match plan::next(observed, session, rate) {
                 NextLoad::Gentle(rate) => {
@@ -291,9 +308,9 @@ impl<'a> Path<'a> {
                         ..strong
                     };
                     self.loaded(&gentle, observed)?;
-                    return Ok(None);
+                    return Ok(lacks);
                 }
-                NextLoad::Nothing => return Ok(None),
+                NextLoad::Nothing => return Ok(lacks),
                 NextLoad::Faster(rate) => {
                     let bytes = plan::load_bytes(rate, probed_s);
                     if left == 0 || bytes > *spare {
@@ -304,11 +321,12 @@ impl<'a> Path<'a> {
                 }
             }
         }
-        Ok(Some(format!(
-            "the highest rates {}: the path carried all of a load of {:.0} Mbit/s at times, and a faster one is not allowed",
+        lacks.push(format!(
+            "the highest rate {}: a load of {:.0} Mbit/s did not always exceed it, and a faster one {cause}",
             way.name(),
-            strong.rate / 1e6
-        )))
+            tried / 1e6
+        ));
+        Ok(lacks)
     }
 
     /// Loads a direction, and probes the path before and meanwhile.

@@ -35,8 +35,8 @@ const SEND_BUFFER: usize = 4 << 20;
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The most readings of streams that are kept, which limits a server's memory for a long test to some 100 MB.
 const MOST_READINGS: usize = 500_000;
-/// The most intervals of all streams that a server reports, so that its results stay far below 256 KiB.
-const MOST_ARRIVALS: usize = 8_000;
+/// The most intervals of all streams that a server reports, so that its results stay below 256 KiB.
+const MOST_ARRIVALS: usize = 6_000;
 /// The time between two checks for the last datagrams.
 const SETTLE_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -50,7 +50,9 @@ pub(crate) fn memory(plan: &Iperf3Test, longest: Duration) -> u64 {
     let readings = intervals
         .saturating_mul(streams)
         .min(MOST_READINGS + streams);
-    let kept = readings * size_of::<StreamReading>();
+    // The list of readings may have twice the length that it needs.
+    let lists = 2 * readings.div_ceil(streams.max(1));
+    let kept = readings * size_of::<StreamReading>() + lists * size_of::<IntervalReading>();
     let buffers = match plan.window {
         Some(_) => 0,
         None => {
@@ -493,5 +495,25 @@ impl Drop for UdpStreams {
     fn drop(&mut self) {
         self.stop_sending();
         self.stop_receiving();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::iperf3::plan::Transport;
+
+    #[test]
+    fn the_memory_of_a_test_counts_the_readings_and_their_lists() {
+        let of = |seconds| {
+            let plan = Iperf3Test {
+                until: Until::For(Duration::from_secs(seconds)),
+                interval: Duration::from_millis(10),
+                ..Iperf3Test::new(Transport::Udp)
+            };
+            memory(&plan, Duration::ZERO)
+        };
+        let reading = size_of::<StreamReading>() + 2 * size_of::<IntervalReading>();
+        assert_eq!(of(200) - of(100), 10_000 * reading as u64);
     }
 }
