@@ -47,8 +47,6 @@ pub use queue::QueueKind;
 
 use conditions::Direction;
 
-use crate::delay::Served;
-
 /// The directions, up first.
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
