@@ -67,7 +67,7 @@ fn is_near(found: f64, truth: f64, absolute: f64, relative: f64, what: &str) -> 
     Ok(())
 }
 
-#[test_support::test(serial, Namespaces)]
+#[test_support::test(serial, All, Namespaces)]
 fn a_rate_that_steps_becomes_a_trace_in_both_directions() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let steps = directory.path().join("steps.csv");
