@@ -152,19 +152,11 @@ fn listener(row: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::families::{BOTH, V4, V6};
     use super::*;
 
     use socket2::{Domain, Socket, Type};
 
-    const BOTH: DefaultRoutes = DefaultRoutes { v4: true, v6: true };
-    const V4: DefaultRoutes = DefaultRoutes {
-        v4: true,
-        v6: false,
-    };
-    const V6: DefaultRoutes = DefaultRoutes {
-        v4: false,
-        v6: true,
-    };
     const NOWHERE: Listening = Listening {
         v4: false,
         v6: false,

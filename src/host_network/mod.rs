@@ -4,6 +4,8 @@
 //! host. pasta needs no privileges. Services on the host's loopback have an address of their own, and TCP ports are
 //! relayed where an address would not do.
 
+#[cfg(test)]
+mod families;
 mod gateway;
 mod host_service;
 mod probe;

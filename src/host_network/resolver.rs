@@ -191,17 +191,8 @@ fn hosts(host: &str, families: DefaultRoutes) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::families::{BOTH, V4, V6};
     use super::*;
-
-    const BOTH: DefaultRoutes = DefaultRoutes { v4: true, v6: true };
-    const V4: DefaultRoutes = DefaultRoutes {
-        v4: true,
-        v6: false,
-    };
-    const V6: DefaultRoutes = DefaultRoutes {
-        v4: false,
-        v6: true,
-    };
 
     #[test]
     fn resolvers_of_the_network_stay_and_one_of_the_loopback_gets_another_address() {
