@@ -41,25 +41,17 @@ impl LogFile {
     /// Fails if a file cannot be written.
     pub(super) fn create(path: &Path, limit: Option<Bytes>) -> io::Result<Self> {
         let file = File::create(path)?;
-        // Nobody named this file: a link there is not followed.
-        let other = || {
-            let mut other = path.to_owned().into_os_string();
-            other.push(".1");
-            let (within, name) = OutputDirectory::of(Path::new(&other))?;
-            let file = within.read_write(name)?;
-            file.set_len(0)?;
-            io::Result::Ok(file)
-        };
-        let turns = limit.map(|limit| {
-            io::Result::Ok(Turns {
-                other: other()?,
+        let turns = match limit {
+            Some(limit) => Some(Turns {
+                other: second(path)?,
                 limit,
-            })
-        });
+            }),
+            None => None,
+        };
         Ok(Self {
             path: path.to_owned(),
             file,
-            turns: turns.transpose()?,
+            turns,
         })
     }
 
@@ -94,6 +86,16 @@ impl LogFile {
         self.file.rewind()?;
         self.file.try_clone().map(Some)
     }
+}
+
+/// Creates or empties the file beside `path` that takes turns with it. Nobody named it, so a link there is not followed.
+fn second(path: &Path) -> io::Result<File> {
+    let mut other = path.to_owned().into_os_string();
+    other.push(".1");
+    let (within, name) = OutputDirectory::of(Path::new(&other))?;
+    let file = within.read_write(name)?;
+    file.set_len(0)?;
+    Ok(file)
 }
 
 impl<S: Sink> Sink for Rotating<S> {
