@@ -10,7 +10,6 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -90,6 +89,9 @@ const CAPTURES: usize = 4;
 
 /// The time between two readings. The 400 readings a second and the other requests are nearly the 500 that the API answers.
 const READINGS: Duration = Duration::from_micros(2_500);
+
+/// The most time that a client stays after its siege's end, until each of its kinds of requests was answered.
+const LONGEST_OVERTIME: Duration = Duration::from_secs(60);
 
 /// The pause of a client after an answer with status 429.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -328,6 +330,11 @@ impl Answers {
         }
     }
 
+    /// Returns whether a request of this kind was answered.
+    fn have(&self, kind: &'static str) -> bool {
+        self.0.contains_key(&(kind, 200))
+    }
+
     /// Fails if a kind of request was never answered, or if an answer says that the server failed.
     fn check(&self) -> Result<()> {
         println!("answers: {:?}", self.0);
@@ -341,8 +348,7 @@ impl Answers {
             "events",
             "capture",
         ] {
-            let count = self.0.get(&(kind, 200)).copied().unwrap_or_default();
-            ensure!(count > 0, "no {kind} was answered: {:?}", self.0);
+            ensure!(self.have(kind), "no {kind} was answered: {:?}", self.0);
         }
         // 429: one capture or request too many. 503: a change took too long. 422: a history that no file can express, or a change while
         // too many stages are leaving.
@@ -353,26 +359,45 @@ impl Answers {
     }
 }
 
+/// The time in which the clients send requests.
+struct Siege {
+    begun: Instant,
+    lasts: Duration,
+}
+
+impl Siege {
+    /// Returns whether its time is over.
+    fn is_past(&self) -> bool {
+        self.begun.elapsed() >= self.lasts
+    }
+
+    /// Returns whether a client may leave: the time is over, and each of its kinds of requests was answered. On a slow machine a client
+    /// stays longer for that, but not for ever.
+    fn is_over(&self, answers: &Answers, kinds: &[&'static str]) -> bool {
+        self.is_past()
+            && (kinds.iter().all(|kind| answers.have(kind))
+                || self.begun.elapsed() >= self.lasts + LONGEST_OVERTIME)
+    }
+}
+
 /// Runs four clients for some time, and then restores the conditions of the load.
 fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
-    let over = AtomicBool::new(false);
-    let over = &over;
+    let begun = Instant::now();
+    let siege = &Siege { begun, lasts };
     let answers = thread::scope(|scope| {
         let mut clients = vec![
-            scope.spawn(move || change(live, over)),
-            scope.spawn(move || compute(live, over)),
-            scope.spawn(move || read(live, over)),
-            scope.spawn(move || follow(live, "events", "/v1/links/link/events", over)),
+            scope.spawn(move || change(live, siege)),
+            scope.spawn(move || compute(live, siege)),
+            scope.spawn(move || read(live, siege)),
+            scope.spawn(move || follow(live, "events", "/v1/links/link/events", siege)),
         ];
         clients.extend((0..CAPTURES).map(|_| {
             let path = format!(
                 "/v1/links/link/capture?for=3600s&max_bytes=1073741824&filter={}",
                 longest_filter()
             );
-            scope.spawn(move || follow(live, "capture", &path, over))
+            scope.spawn(move || follow(live, "capture", &path, siege))
         }));
-        thread::sleep(lasts);
-        over.store(true, Ordering::Relaxed);
         let mut all = Answers::default();
         for client in clients {
             all.add(client.join().expect("a client does not panic")?);
@@ -387,15 +412,16 @@ fn besiege(live: &Listening, lasts: Duration) -> Result<Answers> {
 }
 
 /// The first client changes the link, as fast as the API answers.
-fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
+fn change(live: &Listening, siege: &Siege) -> Result<Answers> {
     let mut answers = Answers::default();
     let bodies = [
         ("change of steps", with_steps()),
         ("change of rules", with_classes()),
         ("change of stages", with_stages("0.0001%")),
     ];
+    let kinds = bodies.each_ref().map(|(kind, _)| *kind);
     for (kind, body) in bodies.iter().cycle() {
-        if over.load(Ordering::Relaxed) {
+        if siege.is_over(&answers, &kinds) {
             break;
         }
         answers.note(kind, put(live, "", body)?);
@@ -404,11 +430,11 @@ fn change(live: &Listening, over: &AtomicBool) -> Result<Answers> {
 }
 
 /// The second client requests computations: the meaning of conditions, and the history, also as files.
-fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
+fn compute(live: &Listening, siege: &Siege) -> Result<Answers> {
     let mut answers = Answers::default();
     let longest = with_stages("100%");
     let histories = ["", "/link", "/scenario"].map(|form| format!("/v1/links/link/history{form}"));
-    while !over.load(Ordering::Relaxed) {
+    while !siege.is_over(&answers, &["dry run", "history"]) {
         answers.note("dry run", put(live, "?dry_run=1", &longest)?);
         for path in &histories {
             answers.note("history", get(live, path)?);
@@ -418,12 +444,12 @@ fn compute(live: &Listening, over: &AtomicBool) -> Result<Answers> {
 }
 
 /// The third client reads the counters, which the forwarder provides.
-fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
+fn read(live: &Listening, siege: &Siege) -> Result<Answers> {
     let mut answers = Answers::default();
     let paths = ["/metrics", "/v1/links/link/counters"];
     let mut due = Instant::now();
     for path in paths.iter().cycle() {
-        if over.load(Ordering::Relaxed) {
+        if siege.is_over(&answers, &["reading"]) {
             break;
         }
         answers.note("reading", get(live, path)?);
@@ -434,9 +460,9 @@ fn read(live: &Listening, over: &AtomicBool) -> Result<Answers> {
 }
 
 /// The fourth client reads the endless streams, captures and events, as fast as they arrive. It repeats its request when a stream ends.
-fn follow(live: &Listening, kind: &'static str, path: &str, over: &AtomicBool) -> Result<Answers> {
+fn follow(live: &Listening, kind: &'static str, path: &str, siege: &Siege) -> Result<Answers> {
     let mut answers = Answers::default();
-    while !over.load(Ordering::Relaxed) {
+    while !siege.is_over(&answers, &[kind]) {
         let mut stream = live.connect()?;
         let host = live.at;
         write!(
@@ -447,7 +473,7 @@ fn follow(live: &Listening, kind: &'static str, path: &str, over: &AtomicBool) -
         let first = process::uninterrupted(|| stream.read(&mut bytes))?;
         answers.note(kind, status(&bytes[..first])?);
         // The API disconnects a client that reads too slowly.
-        while !over.load(Ordering::Relaxed) && stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
+        while !siege.is_past() && stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
     }
     Ok(answers)
 }
