@@ -1,7 +1,5 @@
 //! The outcomes of packets in model time.
 
-use std::collections::BTreeMap;
-
 use crate::error::Error;
 use model::{
     Behaviour, Bytes, Effect, Link, LinkConfig, LossLaw, Nanos, Outcome, Packet, PacketId, Side,
@@ -88,11 +86,11 @@ pub(super) fn pass(config: &LinkConfig, direction: Direction) -> Result<Tried, E
         let at = gap.saturating_mul(id);
         link.offer(at, side, Packet::new(PacketId(id), LENGTH));
         while let Some(outcome) = link.poll(at) {
-            outcomes.take(&outcome, gap);
+            outcomes.take(&outcome);
         }
     }
     while let Some(outcome) = link.poll(Nanos::MAX) {
-        outcomes.take(&outcome, gap);
+        outcomes.take(&outcome);
     }
     Ok(outcomes.tried(packets, gap))
 }
@@ -115,12 +113,12 @@ struct PacketOutcomes {
     dropped: Vec<u64>,
     copies: u64,
     corrupted: u64,
-    /// The delays of delivered packets, by the time and the number of their arrival.
-    came: BTreeMap<(Nanos, u64), Nanos>,
+    /// The time and the number of each packet that was delivered.
+    came: Vec<(Nanos, u64)>,
 }
 
 impl PacketOutcomes {
-    fn take(&mut self, outcome: &Outcome, gap: Nanos) {
+    fn take(&mut self, outcome: &Outcome) {
         match outcome {
             Outcome::Copied { .. } => self.copies += 1,
             Outcome::Drop { id, copy: 0, .. } => self.dropped.push(id.0),
@@ -131,8 +129,7 @@ impl PacketOutcomes {
                 edit,
                 ..
             } => {
-                let took = *due - gap.saturating_mul(id.0);
-                self.came.insert((*due, id.0), took);
+                self.came.push((*due, id.0));
                 self.corrupted += u64::from(edit.is_some());
             }
             Outcome::Drop { .. } | Outcome::Deliver { .. } => {}
@@ -141,15 +138,18 @@ impl PacketOutcomes {
 
     fn tried(mut self, packets: u64, gap: Nanos) -> Tried {
         self.dropped.sort_unstable();
+        // Nearly all are in order already, which this kind of sorting uses.
+        self.came.sort();
         let dropped = self.dropped.len() as u64;
         let follows = |pair: &&[u64]| pair[0] + 1 == pair[1];
         let runs = dropped - self.dropped.windows(2).filter(follows).count() as u64;
         let mut next = 0;
         let mut reordered = 0_u64;
-        for (_, id) in self.came.keys() {
+        for (_, id) in &self.came {
             reordered += u64::from(*id < next);
             next = next.max(id + 1);
         }
+        let took = |(due, id): &(Nanos, u64)| ms(*due - gap.saturating_mul(*id));
         let of = |count: u64, all: u64| 100.0 * count as f64 / all.max(1) as f64;
         Tried {
             packets,
@@ -160,7 +160,7 @@ impl PacketOutcomes {
             copied_percent: of(self.copies, packets),
             corrupted_percent: of(self.corrupted, packets),
             reordered_percent: of(reordered, self.came.len() as u64),
-            delay_ms: Delays::of(self.came.values().map(|took| ms(*took))),
+            delay_ms: Delays::of(self.came.iter().map(took)),
         }
     }
 }
