@@ -209,7 +209,8 @@ pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T
     }
 }
 
-/// Evaluates `condition` repeatedly until it returns a value.
+/// Evaluates `condition` repeatedly until it returns a value: every 2 ms at first, later at twentieths of the time so far, at most 50 ms
+/// apart, because a condition may ask a browser or read a long list.
 pub fn wait_for<T>(what: &str, condition: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     wait_within(PATIENCE, what, condition)
 }
@@ -219,15 +220,17 @@ fn wait_within<T>(
     what: &str,
     mut condition: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
-    let end = Instant::now() + timeout;
+    let begun = Instant::now();
+    let [shortest, longest] = [2, 50].map(Duration::from_millis);
     loop {
         if let Some(found) = condition()? {
             return Ok(found);
         }
-        if Instant::now() > end {
+        let waited = begun.elapsed();
+        if waited > timeout {
             bail!("waited {timeout:?} in vain for {what}");
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep((waited / 20).clamp(shortest, longest));
     }
 }
 
