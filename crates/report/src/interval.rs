@@ -3,7 +3,7 @@
 
 use record::Metric;
 use record::quantity::{counted, number, quantity, scale_for};
-use stats::digits::{decimals, fixed};
+use stats::digits::{decimals, fixed, significant};
 
 /// A 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,29 +47,39 @@ pub(crate) fn with_interval(value: f64, ends: Option<[f64; 2]>) -> String {
 
 /// Formats a value to as many decimal places as its interval has.
 pub(crate) fn of_interval(value: f64, ends: [f64; 2]) -> String {
-    places(ends).map_or_else(|| number(value), |places| fixed(value, places))
+    places(value, ends).map_or_else(|| number(value), |places| fixed(value, places))
 }
 
-/// Formats the interval alone, to two digits of its half-width: "± 0.11", or "[10.00, 10.80]".
+/// Formats the interval alone, to as many decimal places as its value: "± 0.11", or "[10.00, 10.80]".
 pub(crate) fn around(value: f64, ends: [f64; 2]) -> String {
-    /// Tolerance for rounding errors of floating-point sums.
-    const ROUNDING: f64 = 1e-6;
-    let Some(places) = places(ends) else {
+    let Some(places) = places(value, ends) else {
         return "± 0".to_owned();
     };
-    let shown = |value| fixed(value, places);
-    let [below, above] = [value - ends[0], ends[1] - value];
-    let alike = (below - above).abs() <= ROUNDING * below.abs().max(above.abs());
-    if below >= 0.0 && above >= 0.0 && (alike || shown(below) == shown(above)) {
-        return format!("± {}", shown(above));
+    if is_centred(value, ends, places) {
+        return format!("± {}", fixed(ends[1] - value, places));
     }
-    let [low, high] = ends.map(shown);
+    let [low, high] = ends.map(|end| fixed(end, places));
     format!("[{low}, {high}]")
 }
 
-/// Returns the number of decimal places that show the half-width to two digits; `None` for an interval without width.
-fn places([low, high]: [f64; 2]) -> Option<i32> {
-    decimals((high - low) / 2.0)
+/// Returns the number of decimal places that show the half-width to two digits; `None` for an interval without width. Beside a value at
+/// one end of a wide interval, two digits of the value are shown, too: "3.7 [3.5, 540.0]", not "0 [0, 540]".
+fn places(value: f64, ends: [f64; 2]) -> Option<i32> {
+    let places = decimals((ends[1] - ends[0]) / 2.0)?;
+    if is_centred(value, ends, places) {
+        return Some(places);
+    }
+    Some(significant(value, 2).map_or(places, |own| own.max(places)))
+}
+
+/// Returns whether both ends are at the same distance from the value, as far as this many decimal places show.
+fn is_centred(value: f64, ends: [f64; 2], places: i32) -> bool {
+    /// Tolerance for rounding errors of floating-point sums.
+    const ROUNDING: f64 = 1e-6;
+    let [below, above] = [value - ends[0], ends[1] - value];
+    let alike = (below - above).abs() <= ROUNDING * below.abs().max(above.abs());
+    let are_shown_alike = || fixed(below, places) == fixed(above, places);
+    below >= 0.0 && above >= 0.0 && (alike || are_shown_alike())
 }
 
 /// Formats a metric's value and its interval, both with the unit and to the same number of decimal places: "1.0 %",
@@ -77,7 +87,7 @@ fn places([low, high]: [f64; 2]) -> Option<i32> {
 pub(crate) fn in_words(metric: Metric, value: f64, ends: [f64; 2]) -> [String; 2] {
     let (by, unit) = scale_for(metric, value);
     let (scaled, ends) = (value / by, ends.map(|end| end / by));
-    let value = match places(ends) {
+    let value = match places(scaled, ends) {
         None => quantity(metric, value),
         Some(_) => format!("{} {unit}", of_interval(scaled, ends)),
     };
@@ -172,6 +182,8 @@ mod tests {
             (10.0, [10.0, 10.8], "10.00 [10.00, 10.80]"),
             (20.5, [19.9, 20.4], "20.50 [19.90, 20.40]"),
             (0.0, [0.0, 2.5], "0.0 [0.0, 2.5]"),
+            (3.7, [3.5, 540.0], "3.7 [3.5, 540.0]"),
+            (8.0, [-15.0, 31.0], "8 ± 23"),
             (3.126, [3.02, 3.232], "3.13 ± 0.11"),
             (3.126, [3.0199, 3.2322], "3.13 ± 0.11"),
             (943.5, [943.5, 943.52], "943.500 [943.500, 943.520]"),
