@@ -63,13 +63,16 @@ pub(crate) fn around(value: f64, ends: [f64; 2]) -> String {
 }
 
 /// Returns the number of decimal places that show the half-width to two digits; `None` for an interval without width. Beside a value at
-/// one end of a wide interval, two digits of the value are shown, too: "3.7 [3.5, 540.0]", not "0 [0, 540]".
+/// one end of a wide interval, two digits of the value are shown if it would else be lost: "3.7 [3.5, 540.0]", not "0 [0, 540]".
 fn places(value: f64, ends: [f64; 2]) -> Option<i32> {
     let places = decimals((ends[1] - ends[0]) / 2.0)?;
     if is_centred(value, ends, places) {
         return Some(places);
     }
-    Some(significant(value, 2).map_or(places, |own| own.max(places)))
+    match significant(value, 1) {
+        Some(first) if first > places => significant(value, 2),
+        _ => Some(places),
+    }
 }
 
 /// Returns whether both ends are at the same distance from the value, as far as this many decimal places show.

@@ -7,7 +7,7 @@
 //! Otherwise they are drawn from the recorded values themselves, and never lie beyond them.
 
 use super::decided::{Decision, RuleTest};
-use super::verdict::{steps, values, values_of};
+use super::verdict::{steps, values_of};
 use super::{Analysis, CaseFigures};
 use stats::deciding::{BEYOND, above_zero};
 use stats::t_interval::{mean, sample_sd};
@@ -57,8 +57,8 @@ fn of_case<'a>(
         let (of, rule) = (&expectation.of, expectation.rule);
         let base = reference
             .filter(|_| rule.is_relative())
-            .and_then(|reference| values(&reference.figures, of));
-        let samples: Vec<_> = [values(&figures.figures, of), base]
+            .and_then(|reference| reference.counted().values(of));
+        let samples: Vec<_> = [figures.counted().values(of), base]
             .into_iter()
             .flatten()
             .collect();

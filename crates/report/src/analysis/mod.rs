@@ -79,6 +79,13 @@ pub(crate) struct CaseFigures<'a> {
     pub(crate) verdict: Verdict,
 }
 
+/// The runs of a case that count, and the valid figures over them.
+#[derive(Clone, Copy)]
+struct CountedFigures<'f, 'r> {
+    runs: &'f [&'r Run],
+    figures: &'f BTreeMap<FigureName, FigureOverRuns>,
+}
+
 /// A figure over the runs of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FigureOverRuns {
@@ -114,6 +121,14 @@ impl<'a> Analysis<'a> {
         let latest = record.latest();
         let reference = plan.reference.as_deref().and_then(|name| plan.case(name));
         let base = reference.map(|case| across(&latest, case));
+        let base_runs: Vec<_> = reference
+            .into_iter()
+            .flat_map(|case| counted(&latest, case))
+            .collect();
+        let of_base = base.as_ref().map(|figures| CountedFigures {
+            runs: &base_runs,
+            figures,
+        });
         let has_pending_runs = |case: &Case| {
             let owed = |run: &Run| {
                 matches!(run.outcome, RunOutcome::Invalid { .. }) && run.attempt < MOST_ATTEMPTS
@@ -153,7 +168,12 @@ impl<'a> Analysis<'a> {
                     of_reference: of_reference.unwrap_or(of_case),
                 };
                 let spoilt = |of: &FigureName| spoilt(&latest, case, of);
-                let checks = verdict::checks(case, &figures, base.as_ref(), runs, &spoilt);
+                let own_runs: Vec<_> = counted(&latest, case).collect();
+                let own = CountedFigures {
+                    runs: &own_runs,
+                    figures: &figures,
+                };
+                let checks = verdict::checks(case, own, of_base, runs, &spoilt);
                 CaseFigures::new(
                     &latest,
                     case,
@@ -194,6 +214,14 @@ impl<'a> Analysis<'a> {
 }
 
 impl<'a> CaseFigures<'a> {
+    /// Returns the runs that count, and the figures over them.
+    fn counted(&self) -> CountedFigures<'_, 'a> {
+        CountedFigures {
+            runs: &self.runs,
+            figures: &self.figures,
+        }
+    }
+
     fn new(
         latest: &Latest<'a>,
         case: &'a Case,
@@ -264,6 +292,20 @@ impl FigureOverRuns {
     /// Returns the mean over the runs.
     pub(crate) fn value(&self) -> f64 {
         self.summary.mean
+    }
+}
+
+impl<'f> CountedFigures<'f, '_> {
+    /// Returns the values of a figure, one for each run in which it is valid. What a name without a direction denotes depends on the
+    /// measurement ([`FigureName::find`]), not on which of its figures are valid.
+    fn values(self, of: &FigureName) -> Option<&'f [f64]> {
+        let name = self.runs.iter().find_map(|run| {
+            let measured = run.measured(&of.instrument)?;
+            let figure = of.find(&measured.measurement)?;
+            Some(FigureName::of(&of.instrument, figure))
+        });
+        let figure = self.figures.get(&name?)?;
+        Some(figure.values.as_slice())
     }
 }
 
@@ -733,6 +775,29 @@ pub(crate) mod tests {
                 "{report}"
             );
         }
+    }
+
+    #[test]
+    fn an_expectation_of_an_invalid_figure_is_not_compared_with_that_of_one_direction() {
+        let mut record = late_pings(10);
+        let lost = |percent| Figure::new(Metric::LostPercent, Statistic::Mean, percent);
+        let figures = &mut record.runs[0].measurements[0].measurement.figures;
+        figures.push(lost(40.0));
+        figures.push(lost(0.0).toward(Direction::Down));
+        record.head.plan.cases[0].expect = vec![Expectation {
+            of: name("ping.lost_percent.mean"),
+            rule: Criterion::Range {
+                least: Some(30.0),
+                most: Some(70.0),
+            },
+            judgement: Judgement::default(),
+            fitted: false,
+        }];
+        let analysis = Analysis::of(&record);
+        let base = &analysis.cases[0];
+        let down = Some(Direction::Down);
+        assert!(base.figures.keys().any(|name| name.direction == down));
+        assert_eq!(base.checks[0].verdict, Verdict::Invalid);
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! Compares measured figures with expectations.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use super::decided::{Decision, RuleTest};
-use super::{CaseFigures, FigureOverRuns};
+use super::{CaseFigures, CountedFigures};
 use record::expectation::{Criterion, Expectation, ExpectationKind, Trend};
 use record::figure_name::FigureName;
 use record::plan::{Case, Published};
@@ -43,8 +42,6 @@ pub struct ExpectationCheck {
     pub(crate) is_reliable: bool,
 }
 
-type Figures = BTreeMap<FigureName, FigureOverRuns>;
-
 /// The state of the runs of a case and of the reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunsToJudge {
@@ -79,15 +76,15 @@ impl RunsToJudge {
 /// reference that a rule needs, are still to come, nothing is decided.
 pub(super) fn checks(
     case: &Case,
-    figures: &Figures,
-    reference: Option<&Figures>,
+    figures: CountedFigures<'_, '_>,
+    reference: Option<CountedFigures<'_, '_>>,
     runs: RunsToJudge,
     spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<ExpectationCheck> {
     let check = |expectation: &Expectation| {
         let (of, rule) = (&expectation.of, expectation.rule);
-        let values = values(figures, of);
-        let base = reference.and_then(|reference| self::values(reference, of));
+        let values = figures.values(of);
+        let base = reference.and_then(|reference| reference.values(of));
         let over = expectation.judgement.over;
         let published = case.published.get(of);
         let centre = published.and_then(|published| published.over(over));
@@ -162,7 +159,7 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
 pub(super) fn values_of<'c>(trend: &Trend, cases: &'c [CaseFigures<'_>]) -> Option<Vec<&'c [f64]>> {
     let of = |name: &String| {
         let case = cases.iter().find(|figures| figures.case.name == *name)?;
-        values(&case.figures, &trend.of)
+        case.counted().values(&trend.of)
     };
     trend.cases.iter().map(of).collect()
 }
@@ -174,18 +171,6 @@ pub(super) fn steps<V: AsRef<[f64]>>(trend: &Trend, values: &[V]) -> Vec<Decisio
         question.decide(trend.judgement, trend.beyond())
     };
     values.windows(2).map(step).collect()
-}
-
-/// Returns the values of the figure of this name, one per run. A name without a direction also matches a figure with
-/// one, if it is the only match.
-pub(super) fn values<'f>(figures: &'f Figures, of: &FigureName) -> Option<&'f [f64]> {
-    let found = figures.get(of).or_else(|| {
-        let mut any = figures.iter().filter(|(name, _)| name.is_of(of));
-        any.next()
-            .filter(|_| any.next().is_none())
-            .map(|(_, figure)| figure)
-    });
-    found.map(|figure| figure.values.as_slice())
 }
 
 /// Describes the measured value, its relation to the value it is compared with, and the interval that decided.
