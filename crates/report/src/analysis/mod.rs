@@ -296,8 +296,8 @@ impl FigureOverRuns {
 }
 
 impl<'f> CountedFigures<'f, '_> {
-    /// Returns the values of a figure, one for each run in which it is valid. What a name without a direction denotes depends on the
-    /// measurement ([`FigureName::find`]), not on which of its figures are valid.
+    /// Returns the values of a figure, one for each run in which it is valid. The measurement determines which figure a name without a
+    /// direction denotes ([`FigureName::find`]), whichever of its figures are valid.
     fn values(self, of: &FigureName) -> Option<&'f [f64]> {
         let name = self.runs.iter().find_map(|run| {
             let measured = run.measured(&of.instrument)?;
