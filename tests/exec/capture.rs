@@ -23,7 +23,8 @@ fn a_disk_that_is_full_under_a_capture_is_said_and_the_link_goes_on() -> Result<
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]);
     command.arg(process::farwire().get_program());
-    command.args(["exec", "--delay", "1ms", "--pcap", "seen", "--"]);
+    // Ping waits two of its round trips for the last answer.
+    command.args(["exec", "--down-delay", "200ms", "--pcap", "seen", "--"]);
     command.args(PINGS).arg("10.77.0.2");
     let output = process::succeeds(command.current_dir(directory.path()))?;
     let said = stderr(&output);

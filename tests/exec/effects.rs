@@ -16,6 +16,9 @@ const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
 /// that a queue drops them where it would mark.
 const LONGEST_WITHOUT_DATA: u64 = 14 + 40 + 60;
 
+/// Conditions by which ping(8) receives all answers: after its last request it waits two of its round trips.
+const LONG_ROUND_TRIP: &str = "down = { delay = '200ms' }";
+
 #[test_support::tests]
 fn add(suite: &mut Suite) {
     for (address, host) in FAR_ENDS.into_iter().zip(["10.77.0.2", "[fd77::2]"]) {
@@ -356,7 +359,8 @@ fn marks(host: &str, aqm: &str) -> Result<Summary> {
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn what_a_bucket_holds_passes_at_once(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -s 1400 -i 0.01 {address}");
-    let run = Run::of("up = { rate = '100kbit,burst=10kb' }", &script)?;
+    let link = format!("up = {{ rate = '100kbit,burst=10kb' }}\n{LONG_ROUND_TRIP}");
+    let run = Run::of(&link, &script)?;
     let log = &run.packet_log;
     ensure!(run.said.contains("5 received"), "{}", run.said);
     // Without a bucket, each packet would take 115 ms.
@@ -369,8 +373,8 @@ fn what_a_bucket_holds_passes_at_once(address: &str) -> Result<()> {
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn a_rate_counts_the_cells_of_a_line(address: &str) -> Result<()> {
     let script = format!("ping -n -c 3 -s 1400 -i 0.1 {address}");
-    let link = "up = { rate = '1mbit', rate_at = 'pppoe-llcsnap' }";
-    let run = Run::of(link, &script)?;
+    let link = format!("up = {{ rate = '1mbit', rate_at = 'pppoe-llcsnap' }}\n{LONG_ROUND_TRIP}");
+    let run = Run::of(&link, &script)?;
     ensure!(run.said.contains("3 received"), "{}", run.said);
     // 1,442 or 1,462 bytes plus 26 fill 31 cells of 53 bytes, at 8 us for each byte.
     let long = run
@@ -490,7 +494,8 @@ fn what_can_be_marked_is_not_lost(address: &str) -> Result<()> {
     // One has ECT(0), one has no ECT.
     let script =
         format!("ping -n -c 4 -i 0.02 -W 1 -Q 2 {address}; ping -n -c 3 -i 0.02 -W 1 {address}");
-    let run = Run::of("up = { loss = '100%,ecn' }", &script)?;
+    let link = format!("up = {{ loss = '100%,ecn' }}\n{LONG_ROUND_TRIP}");
+    let run = Run::of(&link, &script)?;
     let log = &run.packet_log;
     has(&run.said, "4 received")?;
     has(&run.said, "0 received")?;

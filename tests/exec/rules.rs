@@ -78,6 +78,9 @@ fn a_rule_impairs_the_packets_that_match_it_and_no_others() -> Result<()> {
         "exec",
         "--rule",
         "ip6: name=six up-loss=100%",
+        // Ping waits two of its round trips for the last answer.
+        "--down-delay",
+        "200ms",
         "--",
         "sh",
         "-c",

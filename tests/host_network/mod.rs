@@ -56,11 +56,13 @@ fn the_loopback_of_the_host_and_other_machines_are_reached_through_the_link() ->
 #[test_support::test(HostNetwork, Tool("ping"))]
 fn pings_of_another_machine_are_counted_by_the_link_and_its_loss_is_that_of_ping() -> Result<()> {
     let host = Host::start(false)?;
+    // Ping waits two of its round trips for the last answer.
     let line = format!("ping -q -c 40 -i 0.02 -W 5 {}; true", OTHER[0]);
+    let link = ["--up-loss", "50%", "--down-delay", "1s"];
     let directory = tempfile::tempdir()?;
     let json = directory.path().join("summary.json");
     let json = json.to_str().context("a path of UTF-8")?;
-    let output = exec(&host, &["--up-loss", "50%", "--json", json], &line);
+    let output = exec(&host, &[&link[..], &["--json", json]].concat(), &line);
     let output = process::succeeded(output?)?;
     has(&stderr(&output), "no default route for IPv6")?;
     let text = stdout(&output);

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{Read as _, Seek as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use netio::host_name::name_of;
+use netio::netns::NetNs;
 use serde_json::Value;
 
 use test_support::far_end::FarEnd;
@@ -36,6 +38,23 @@ fn await_lines(log: &Path, count: usize) -> Result<String> {
         let text = fs::read_to_string(log)?;
         Ok((text.matches('\n').count() >= count).then_some(text))
     })
+}
+
+/// Of 16 ports that are free for TCP, three are free for UDP, which are as many as the services need.
+#[test_support::test(Namespaces)]
+fn a_port_that_is_chosen_for_iperf3_is_free_for_tcp_and_udp() -> Result<()> {
+    const PORTS: Range<u16> = 40_000..40_016;
+    let ns = NetNs::create()?;
+    process::ip(&ns, "link set lo up")?;
+    let range = format!("{} {}", PORTS.start, PORTS.end - 1);
+    ns.write_sysctl("net/ipv4/ip_local_port_range", &range)?;
+    let used = PORTS.filter(|port| port % 6 != 0);
+    let bound = |port| ns.run(|| UdpSocket::bind(("127.0.0.1", port)));
+    let _others: Vec<_> = used.map(|port| Ok(bound(port)??)).collect::<Result<_>>()?;
+    let far_end = ns.run(|| FarEnd::start(farwire().arg("serve")))??;
+    let port = far_end.address("iperf3")?.port();
+    ensure!(port % 6 == 0, "{port}");
+    Ok(())
 }
 
 #[test_support::test]

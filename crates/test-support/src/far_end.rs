@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -34,7 +34,7 @@ impl FarEnd {
         Self::start_where_told(command)
     }
 
-    /// Starts it by `command`, which sets the addresses itself.
+    /// Starts it by `command`, which sets the addresses itself. Fails if it ends before it serves.
     pub fn start_where_told(command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
@@ -43,12 +43,13 @@ impl FarEnd {
             .spawn()?;
         let stderr = child.stderr.take().context("a pipe was asked for")?;
         let (mut services, mut notes) = (Vec::new(), Vec::new());
+        let mut has_started = false;
         for line in BufReader::new(stderr).lines() {
             let line = line?;
             let Some((_, service)) = line.split_once("farwire serves ") else {
-                let is_last = line.contains("farwire sends");
+                has_started = line.contains("farwire sends");
                 notes.push(line);
-                if is_last {
+                if has_started {
                     break;
                 }
                 continue;
@@ -56,11 +57,13 @@ impl FarEnd {
             let (name, address) = service.split_once(" on ").with_context(|| line.clone())?;
             services.push((name.to_owned(), address.parse()?));
         }
-        Ok(Self {
+        let far_end = Self {
             child,
             services,
             notes,
-        })
+        };
+        ensure!(has_started, "it does not serve: {:?}", far_end.notes);
+        Ok(far_end)
     }
 
     /// Returns the process id.

@@ -167,21 +167,11 @@ impl<'a> Analysis<'a> {
                     of_case,
                     of_reference: of_reference.unwrap_or(of_case),
                 };
+                let words = labels.words(case);
+                let figures = CaseFigures::new(&latest, case, words, figures, of_case.are_pending);
                 let spoilt = |of: &FigureName| spoilt(&latest, case, of);
-                let own_runs: Vec<_> = counted(&latest, case).collect();
-                let own = CountedFigures {
-                    runs: &own_runs,
-                    figures: &figures,
-                };
-                let checks = verdict::checks(case, own, of_base, runs, &spoilt);
-                CaseFigures::new(
-                    &latest,
-                    case,
-                    labels.words(case),
-                    figures,
-                    checks,
-                    of_case.are_pending,
-                )
+                let checks = verdict::checks(case, figures.counted(), of_base, runs, &spoilt);
+                figures.with_checks(checks)
             })
             .collect();
         let trends = verdict::trends(&plan.trends, &cases);
@@ -222,32 +212,37 @@ impl<'a> CaseFigures<'a> {
         }
     }
 
+    /// Returns the figures of a case whose expectations are not compared yet.
     fn new(
         latest: &Latest<'a>,
         case: &'a Case,
         words: String,
         figures: BTreeMap<FigureName, FigureOverRuns>,
-        checks: Vec<ExpectationCheck>,
         has_pending_runs: bool,
     ) -> Self {
         let (faults, few) = faults(latest, case, has_pending_runs);
-        let verdicts = checks.iter().map(|check| check.verdict);
-        let verdict = Verdict::of_all(verdicts.chain(faults.iter().map(|fault| fault.verdict)));
+        let runs: Vec<_> = counted(latest, case).collect();
+        let left_out = left_out::of_all(runs.iter().copied());
         Self {
             case,
             words,
             figures,
-            checks,
+            checks: Vec::new(),
+            verdict: Verdict::of_all(faults.iter().map(|fault| fault.verdict)),
             faults,
-            left_out: few
-                .into_iter()
-                .chain(left_out::of_all(counted(latest, case)))
-                .collect(),
+            left_out: few.into_iter().chain(left_out).collect(),
             has_pending_runs,
             attempts: Attempts::at(latest.runs(case)),
-            runs: counted(latest, case).collect(),
-            verdict,
+            runs,
         }
+    }
+
+    /// Adds its expectations, which the verdict takes into account.
+    fn with_checks(mut self, checks: Vec<ExpectationCheck>) -> Self {
+        let verdicts = checks.iter().map(|check| check.verdict);
+        self.verdict = Verdict::of_all(verdicts.chain([self.verdict]));
+        self.checks = checks;
+        self
     }
 }
 

@@ -13,14 +13,25 @@ use self::dispatcher::Dispatcher;
 use crate::endpoint::Local;
 use crate::service::{BoundService, ConnectionPermit, Shared, accept_all, listen};
 
-/// Binds the service to `port` of `bind`.
+/// The number of ports that are tried where any may be used.
+const PORTS_TRIED: usize = 16;
+
+/// Binds the service to `port` of `bind`, or to one that is free for both TCP and UDP if `port` is 0.
 ///
 /// # Errors
 /// Returns an error if the port cannot be bound.
 pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Result<BoundService> {
-    let listener = listen(bind, port, &shared)?;
+    // Listeners whose port is not free for UDP are kept, so that the kernel chooses another one.
+    let mut kept = Vec::new();
+    let (listener, dispatcher) = loop {
+        let listener = listen(bind, port, &shared)?;
+        match Dispatcher::new(Arc::clone(&shared), listener.local_addr()?, bind) {
+            Ok(dispatcher) => break (listener, Arc::new(dispatcher)),
+            Err(_) if port == 0 && kept.len() + 1 < PORTS_TRIED => kept.push(listener),
+            Err(error) => return Err(error),
+        }
+    };
     let address = listener.local_addr()?;
-    let dispatcher = Arc::new(Dispatcher::new(shared, address, bind)?);
     Ok(BoundService::new("iperf3", address, move || {
         let greetings = Arc::clone(&dispatcher).answer_greetings();
         if let Err(error) = &greetings {
