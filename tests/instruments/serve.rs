@@ -170,7 +170,7 @@ fn a_running_test_has_lines_if_they_are_asked_for() -> Result<()> {
     let mut stream = endless(&far_end)?;
     let client = stream.local_addr()?;
     let text = process::wait_for("a line about the traffic", || {
-        stream.read_exact(&mut [0; 1000])?;
+        stream.read_exact(&mut [0; 100_000])?;
         let text = fs::read_to_string(&lines)?;
         let is_traffic = |line: &str| line.contains(" down ") && line.contains(" Mbit/s");
         Ok(text.lines().any(is_traffic).then_some(text))
@@ -288,7 +288,7 @@ fn running_tests_are_json_beside_the_metrics() -> Result<()> {
     ensure!(before["running"] == serde_json::json!([]), "{before}");
     let mut stream = endless(&far_end)?;
     let seen = process::wait_for("traffic", || {
-        stream.read_exact(&mut [0; 1000])?;
+        stream.read_exact(&mut [0; 100_000])?;
         let seen = tests()?;
         let bytes = seen
             .pointer("/running/0/down/bytes")
