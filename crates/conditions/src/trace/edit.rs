@@ -179,6 +179,12 @@ impl Trace {
             }
             before = Some(rate);
             at = end;
+            if rate == 0 {
+                // The intervals up to the next opportunity are alike.
+                let Some(next) = times.peek() else { break };
+                let of_next = |at: u64| Nanos(at / every.0 * every.0);
+                at = at.max(of_next(next.0.min(length.0 - 1)));
+            }
         }
         builder.finish(0, Some(length))
     }
@@ -362,6 +368,11 @@ mod tests {
         assert_eq!(
             written(&back, TraceFormat::Csv),
             "t,rate\n0ms,12.019968mbit\n1s,12.032mbit\n2s,12.032kbit\n3s,6.016mbit\n4s,\n"
+        );
+        let sparse = trace("3333\n4444444433\n").to_rates(ms(100)).unwrap();
+        assert_eq!(
+            written(&sparse, TraceFormat::Csv),
+            "t,rate\n0ms,0bit\n3.3s,120.32kbit\n3.4s,0bit\n4444444.4s,364.606kbit\n4444444.433s,\n"
         );
         let error = trace(TABLE).to_opportunities().unwrap_err().to_string();
         assert!(error.ends_with("with --only rate"), "{error}");
