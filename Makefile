@@ -50,9 +50,9 @@ check: toolchain deny ## format, circles of imports, prose, links, generated pag
 	python3 -B scripts/messages.py
 	python3 -B scripts/book_pages_test.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	@scripts/need c++ g++
-	RUSTFLAGS="--cfg fuzzing" $(CARGO) check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz-check --locked --bins
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --locked
+	@scripts/need c++ g++
+	$(CARGO) check --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target) --locked --bins
 	$(CARGO) deny --locked check licenses bans sources
 	@if $(CARGO) deny --locked fetch db >/dev/null 2>&1; then $(CARGO) deny --locked check --disable-fetch advisories; \
 	else echo "farwire: RustSec's database cannot be fetched: advisories are not checked" >&2; fi

@@ -10,7 +10,6 @@ pub mod endpoint;
 pub mod error;
 pub mod external;
 pub mod failure;
-#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod http;
 mod instrument;

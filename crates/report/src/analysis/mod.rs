@@ -65,6 +65,8 @@ pub(crate) struct CaseFigures<'a> {
     words: String,
     /// The runs that count, which are the last attempts of each repeat, unless the machine spoilt those, too.
     pub(crate) runs: Vec<&'a Run>,
+    /// The reason why none of them counts, if the machine spoilt all that took place.
+    all_spoilt: Option<&'a str>,
     /// The figures over all streams.
     pub(crate) figures: BTreeMap<FigureName, FigureOverRuns>,
     pub(crate) checks: Vec<ExpectationCheck>,
@@ -84,6 +86,8 @@ pub(crate) struct CaseFigures<'a> {
 struct CountedFigures<'f, 'r> {
     runs: &'f [&'r Run],
     figures: &'f BTreeMap<FigureName, FigureOverRuns>,
+    /// The reason why no run counts, if the machine spoilt all that took place.
+    all_spoilt: Option<&'r str>,
 }
 
 /// A figure over the runs of a case.
@@ -128,6 +132,7 @@ impl<'a> Analysis<'a> {
         let of_base = base.as_ref().map(|figures| CountedFigures {
             runs: &base_runs,
             figures,
+            all_spoilt: reference.and_then(|case| all_spoilt(&latest, case)),
         });
         let has_pending_runs = |case: &Case| {
             let owed = |run: &Run| {
@@ -169,8 +174,7 @@ impl<'a> Analysis<'a> {
                 };
                 let words = labels.words(case);
                 let figures = CaseFigures::new(&latest, case, words, figures, of_case.are_pending);
-                let spoilt = |of: &FigureName| spoilt(&latest, case, of);
-                let checks = verdict::checks(case, figures.counted(), of_base, runs, &spoilt);
+                let checks = verdict::checks(case, figures.counted(), of_base, runs);
                 figures.with_checks(checks)
             })
             .collect();
@@ -209,6 +213,7 @@ impl<'a> CaseFigures<'a> {
         CountedFigures {
             runs: &self.runs,
             figures: &self.figures,
+            all_spoilt: self.all_spoilt,
         }
     }
 
@@ -234,6 +239,7 @@ impl<'a> CaseFigures<'a> {
             has_pending_runs,
             attempts: Attempts::at(latest.runs(case)),
             runs,
+            all_spoilt: all_spoilt(latest, case),
         }
     }
 
@@ -302,6 +308,18 @@ impl<'f> CountedFigures<'f, '_> {
         let figure = self.figures.get(&name?)?;
         Some(figure.values.as_slice())
     }
+
+    /// Returns the reason why no run has a valid figure of this name, if none has and the machine spoilt one.
+    fn spoilt(self, of: &FigureName) -> Option<String> {
+        if self.values(of).is_some() {
+            return None;
+        }
+        let of_figure = self.runs.iter().find_map(|run| {
+            let measured = run.measured(&of.instrument)?;
+            run.spoilt(measured, of.find(&measured.measurement)?)
+        });
+        of_figure.or(self.all_spoilt.map(str::to_owned))
+    }
 }
 
 /// Returns the runs of a case that count, which are the last attempts of each repeat, unless the machine spoilt all of
@@ -309,6 +327,14 @@ impl<'f> CountedFigures<'f, '_> {
 pub(crate) fn counted<'a>(latest: &Latest<'a>, case: &Case) -> impl Iterator<Item = &'a Run> {
     let runs = latest.runs(case);
     runs.filter(|run| run.spoilt_as_a_whole().is_none())
+}
+
+/// Returns the reason why no run of a case counts, if the machine spoilt all that took place.
+fn all_spoilt<'a>(latest: &Latest<'a>, case: &Case) -> Option<&'a str> {
+    let mut runs = latest.runs(case);
+    let first = runs.next()?.spoilt_as_a_whole()?;
+    runs.all(|run| run.spoilt_as_a_whole().is_some())
+        .then_some(first)
 }
 
 /// The values of a figure in the runs of a case.
@@ -425,15 +451,6 @@ pub(crate) fn headlines(latest: &Latest<'_>, case: &Case) -> BTreeMap<FigureName
         own.is_some_and(|i| i.profile.is_headline(name.metric, name.statistic))
     });
     figures
-}
-
-/// Returns the reason why no run has a valid figure of this name, if one was measured.
-fn spoilt(latest: &Latest<'_>, case: &Case, of: &FigureName) -> Option<String> {
-    let mut runs = counted(latest, case);
-    runs.find_map(|run| {
-        let measured = run.measured(&of.instrument)?;
-        run.spoilt(measured, of.find(&measured.measurement)?)
-    })
 }
 
 /// If at most one run in this many is invalid, the others represent the case. Rules check themselves whether the runs
@@ -675,9 +692,29 @@ pub(crate) mod tests {
             analysis.cases[0].faults[0].text,
             "run 1 is invalid: the ring dropped 3"
         );
-        assert_eq!(analysis.cases[0].checks[0].verdict, Verdict::Failed);
         assert_eq!(analysis.cases[1].faults[0].text, "1 of 2 runs took place");
         assert_eq!(analysis.verdict, Verdict::Failed);
+    }
+
+    #[test]
+    fn an_expectation_is_invalid_if_the_machine_spoilt_every_run_that_it_needs() {
+        let mut record = record();
+        let cause = "the ring dropped 3";
+        let of_base: Vec<usize> = (0..record.runs.len())
+            .filter(|&run| record.runs[run].case == record.head.plan.cases[0].name)
+            .collect();
+        for run in of_base {
+            spoil(&mut record.runs[run], cause);
+        }
+        let analysis = Analysis::of(&record);
+        let of_its_case = &analysis.cases[0].checks[0];
+        let of_a_ratio = &analysis.cases[1].checks[0];
+        let of_a_trend = &analysis.trends[0];
+        for check in [of_its_case, of_a_ratio, of_a_trend] {
+            assert_eq!(check.verdict, Verdict::Invalid, "{}", check.expected);
+            assert!(check.measured.contains(cause), "{}", check.measured);
+        }
+        assert_eq!(analysis.verdict, Verdict::Invalid);
     }
 
     /// Marks all of `run` as spoilt by the machine, as the runner does.

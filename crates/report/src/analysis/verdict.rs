@@ -71,15 +71,14 @@ impl RunsToJudge {
     }
 }
 
-/// Compares the figures of `case` with its expectations. A figure that the machine spoilt, for the reason that `spoilt`
-/// returns, is neither met nor not met. A figure that was not measured has failed. If runs of the case, or of the
-/// reference that a rule needs, are still to come, nothing is decided.
+/// Compares the figures of `case` with its expectations. If the machine spoilt its figure or
+/// that of the reference, an expectation is neither met nor not met. A figure that was not measured has failed. If runs of
+/// the case, or of the reference that a rule needs, are still to come, nothing is decided.
 pub(super) fn checks(
     case: &Case,
     figures: CountedFigures<'_, '_>,
     reference: Option<CountedFigures<'_, '_>>,
     runs: RunsToJudge,
-    spoilt: &dyn Fn(&FigureName) -> Option<String>,
 ) -> Vec<ExpectationCheck> {
     let check = |expectation: &Expectation| {
         let (of, rule) = (&expectation.of, expectation.rule);
@@ -89,8 +88,12 @@ pub(super) fn checks(
         let published = case.published.get(of);
         let centre = published.and_then(|published| published.over(over));
         let why_not = match values {
-            None => spoilt(of),
-            Some(_) => None,
+            None => figures.spoilt(of),
+            Some(_) => {
+                let needed = reference.filter(|_| rule.is_relative());
+                let cause = needed.and_then(|reference| reference.spoilt(of));
+                cause.map(|cause| format!("the reference is invalid: {cause}"))
+            }
         };
         let question = values.and_then(|values| RuleTest::of_rule(rule, values, base, centre));
         let decision = question.map(|question| question.decide(expectation.judgement, BEYOND));
@@ -98,7 +101,11 @@ pub(super) fn checks(
             expected: expectation.to_string(),
             measured: match values {
                 None => why_not.clone().unwrap_or("not measured".to_owned()),
-                Some(values) => measured(expectation, values, base, published, decision),
+                Some(values) => {
+                    let own = measured(expectation, values, base, published, decision);
+                    let beside = why_not.as_ref().map(|why_not| format!("{own} ({why_not})"));
+                    beside.unwrap_or(own)
+                }
             },
             verdict: match why_not {
                 _ if runs.are_pending_for(rule) => Verdict::Incomplete,
@@ -118,6 +125,14 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
         let own = || cases.iter().filter(|c| trend.cases.contains(&c.case.name));
         let has_pending_runs = own().any(|figures| figures.has_pending_runs);
         let values = values_of(trend, cases);
+        let without = own().filter(|case| case.counted().values(&trend.of).is_none());
+        let causes: Option<Vec<String>> = without
+            .map(|figures| {
+                let cause = figures.counted().spoilt(&trend.of)?;
+                Some(format!("{}: {cause}", figures.words()))
+            })
+            .collect();
+        let why_not = causes.and_then(|causes| causes.into_iter().next());
         let decisions = values.as_ref().map(|values| steps(trend, values));
         let words = |(values, decisions): (&Vec<&[f64]>, &Vec<Decision>)| {
             let centres = values
@@ -142,11 +157,14 @@ pub(super) fn trends(trends: &[Trend], cases: &[CaseFigures<'_>]) -> Vec<Expecta
             measured: values
                 .as_ref()
                 .zip(decisions.as_ref())
-                .map_or("not measured".to_owned(), words),
-            verdict: match (has_pending_runs, decisions) {
-                (true, _) => Verdict::Incomplete,
-                (false, None) => Verdict::Failed,
-                (false, Some(decisions)) => Verdict::of_all(decisions.into_iter().map(Verdict::of)),
+                .map(words)
+                .or(why_not.clone())
+                .unwrap_or("not measured".to_owned()),
+            verdict: match decisions {
+                _ if has_pending_runs => Verdict::Incomplete,
+                None if why_not.is_some() => Verdict::Invalid,
+                None => Verdict::Failed,
+                Some(decisions) => Verdict::of_all(decisions.into_iter().map(Verdict::of)),
             },
             kind: trend.kind(),
             is_reliable: own().all(CaseFigures::is_reliable),

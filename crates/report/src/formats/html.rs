@@ -461,8 +461,8 @@ mod tests {
         let cause = "base: run 1 is invalid: ping: 10 of 100 packets up left more than 1 ms late";
         assert!(folded.starts_with("<summary>How far to trust it: invalid; base: run 1"));
         assert!(folded.contains(&format!("<li>{cause}")), "{folded}");
-        // The other case has no reference any more, so its gain was not measured.
-        let headline = "<b class=\"unmet\">Failed: 2 of 3 tested expectations met, 1 of 1 loose, but not reliable.";
+        // The other case has no valid reference any more, so its gain is neither met nor not met.
+        let headline = "<b class=\"unmet\">Invalid: the machine did not keep up: 2 of 3 tested expectations met, 1 of 1 loose, but not reliable.";
         assert!(page.contains(headline), "{page}");
     }
 
