@@ -5,7 +5,6 @@ use std::fmt;
 use super::decided::{Decision, RuleTest};
 use super::{CaseFigures, CountedFigures};
 use record::expectation::{Criterion, Expectation, ExpectationKind, Trend};
-use record::figure_name::FigureName;
 use record::plan::{Case, Published};
 use record::quantity;
 use serde::Serialize;
