@@ -182,8 +182,8 @@ impl Trace {
             if rate == 0 {
                 // The intervals up to the next opportunity are alike.
                 let Some(next) = times.peek() else { break };
-                let of_next = |at: u64| Nanos(at / every.0 * every.0);
-                at = at.max(of_next(next.0.min(length.0 - 1)));
+                let next = next.0.min(length.0 - 1);
+                at = at.max(Nanos(next / every.0 * every.0));
             }
         }
         builder.finish(0, Some(length))
