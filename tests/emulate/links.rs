@@ -4,7 +4,7 @@ mod soak;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, PipeReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Output, Stdio};
@@ -204,12 +204,10 @@ fn each_of_many_links_has_conditions_counters_and_draws_of_its_own() -> Result<(
     Ok(())
 }
 
-/// The box is killed while its standard error is a pipe of one page that nobody reads.
-#[test_support::test(Namespaces, Tool("ip"))]
-fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Result<()> {
-    const LINKS: usize = 40;
-    let street = Street::build(LINKS)?;
-    let links = file([""; LINKS])?;
+/// Starts a box whose standard error is a pipe of one page, and kills it as soon as it forwards. Returns the lines that it and its
+/// holder write after that.
+fn killed_with_a_pipe_of_one_page(street: &Street) -> Result<Lines<BufReader<PipeReader>>> {
+    let links = file(vec![""; street.links])?;
     let (reader, writer) = std::io::pipe()?;
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096))?;
     let mut command = farwire();
@@ -219,14 +217,38 @@ fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Res
     let mut wan = street.middle.run(|| command.spawn())??;
     drop(command);
     let mut lines = BufReader::new(reader).lines();
-    let begun = lines.find(|line| !matches!(line, Ok(line) if !line.contains("until a signal")));
-    begun.context("the box ended")??;
+    await_line(&mut lines, "until a signal")?;
     wan.kill()?;
     wan.wait()?;
+    Ok(lines)
+}
+
+/// Reads lines up to the first one that contains `text`.
+fn await_line(lines: &mut Lines<BufReader<PipeReader>>, text: &str) -> Result<()> {
+    let found = lines.find(|line| !matches!(line, Ok(line) if !line.contains(text)));
+    found.with_context(|| format!("the output ended without `{text}`"))??;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Result<()> {
+    let street = Street::build(40)?;
+    let _unread = killed_with_a_pipe_of_one_page(&street)?;
     wait_for("all interfaces to be down", || {
         let states = street.states()?;
         Ok(states.iter().all(|(_, state)| !state.is_up()).then_some(()))
     })
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_holder_has_set_all_interfaces_down_before_its_first_line() -> Result<()> {
+    let street = Street::build(40)?;
+    let mut lines = killed_with_a_pipe_of_one_page(&street)?;
+    await_line(&mut lines, "the emulator has died")?;
+    // One request for all interfaces leaves a holder that has not finished no time.
+    let up = ip(&street.middle, "-oneline link show up type veth")?;
+    ensure!(up.is_empty(), "{up}");
+    Ok(())
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]
