@@ -20,7 +20,7 @@ use super::args::screen::{self, LiveScreen, TuiArg};
 use super::args::target::TargetArgs;
 use super::args::threads::ThreadsArgs;
 use crate::emulate::attach::Target;
-use crate::emulate::{BoxLink, OnExit, WanBox, blame};
+use crate::emulate::{BoxLink, OnExit, WanBox, blame, make_room};
 use crate::end_names::EndNames;
 use crate::forward::thread::ForwarderOptions;
 use crate::forward::threads::Forwarders;
@@ -133,7 +133,7 @@ impl EmulateArgs {
         notes.extend(link_conditions::beyond_host(&link.config, speeds(names)));
         let in_force = crate::live::in_force(&spec);
         let ends = LinkEnds::OfOne(names);
-        let options = self.forwarder.options([&spec], &ends)?;
+        let options = self.options([&spec], &ends)?;
         let link = BoxLink {
             names: names.map(str::to_owned).into(),
             link,
@@ -174,7 +174,7 @@ impl EmulateArgs {
             [only] => LinkEnds::OfOne(only),
             _ => LinkEnds::OfEach(ends.clone()),
         };
-        let options = self.forwarder.options(specs, &recorded)?;
+        let options = self.options(specs, &recorded)?;
         let places: Vec<String> = attached.iter().map(|of| of.name.clone()).collect();
         let live = places.iter().map(|place| match ends[..] {
             [_] => (THE_LINK.to_owned(), spec.clone()),
@@ -221,7 +221,7 @@ impl EmulateArgs {
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let specs = links.iter().map(|of| &of.link);
         let ends = LinkEnds::OfEach(ends.collect());
-        let options = self.forwarder.options(specs, &ends)?;
+        let options = self.options(specs, &ends)?;
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
@@ -245,6 +245,19 @@ impl EmulateArgs {
         self.stand(wanted, |ends, summaries| {
             AllLinks::new(ends, threads, summaries)
         })
+    }
+
+    /// Returns the options of the forwarders of links with these conditions and ends. Creates the files of the links, if this process
+    /// may have enough descriptors for the box.
+    fn options<'s>(
+        &self,
+        links: impl IntoIterator<Item = &'s LinkSpec>,
+        ends: &LinkEnds<'_>,
+    ) -> Result<ForwarderOptions, Failure> {
+        let count = ends.links();
+        let threads = self.threads.count().of_links(count);
+        make_room(count, threads, self.forwarder.descriptors_of_link())?;
+        self.forwarder.options(links, ends)
     }
 
     /// Runs a box until a signal ends it. Then it prints what the links did, and writes that as JSON if `--json` asks for it.

@@ -110,7 +110,8 @@ pub(crate) struct Insertion {
 
 impl WanBox {
     /// Takes all interfaces and starts to forward between the two of each link, with this number of
-    /// threads. `beside` starts whatever else runs in this process and is confined together with it.
+    /// threads, for which [`make_room`] has made room. `beside` starts whatever else runs in this process
+    /// and is confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         threads: usize,
@@ -126,7 +127,6 @@ impl WanBox {
         let (insertions, links): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let names: Vec<[String; 2]> = shown.iter().map(EndNames::now).collect();
         let found = find_all(&names, force)?;
-        make_room(found.len(), threads, options.packet_logs.len())?;
         // From here on, a signal or the death of the forwarder ends the box in order.
         let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
@@ -459,27 +459,23 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// commands.
 const DESCRIPTORS_OF_THREAD: u64 = 8;
 
-/// The descriptors of a packet log beside those of its files, which are already open: its writer has one,
-/// and a second one while the files change turns.
-const DESCRIPTORS_OF_LOG: u64 = 2;
-
-/// Makes sure that this process may have enough descriptors for a box of this number of links, threads
-/// and packet logs.
+/// Makes sure that this process may have enough descriptors for a box of this number of links and threads.
+/// The packet log and the capture of each link need `of_records`, and none of their files is open yet.
 ///
 /// # Errors
 /// Blames the machine if the limit is too low and cannot be raised.
-fn make_room(links: usize, threads: usize, logs: usize) -> Result<(), Failure> {
+pub(crate) fn make_room(links: usize, threads: usize, of_records: u64) -> Result<(), Failure> {
     let what = || counted(links as u64, "link");
-    descriptors::make_room(needed_descriptors(links, threads, logs))
+    descriptors::make_room(needed_descriptors(links, threads, of_records))
         .with_context(what)
         .or_machine()
 }
 
-fn needed_descriptors(links: usize, threads: usize, logs: usize) -> u64 {
+fn needed_descriptors(links: usize, threads: usize, of_records: u64) -> u64 {
     let parallel = 4 * side_by_side::threads(2 * links) as u64;
     let of_threads = threads as u64 * DESCRIPTORS_OF_THREAD;
-    let of_logs = logs as u64 * DESCRIPTORS_OF_LOG;
-    links as u64 * DESCRIPTORS_OF_LINK + of_threads + of_logs + OTHER_DESCRIPTORS + parallel
+    let of_links = links as u64 * (DESCRIPTORS_OF_LINK + of_records);
+    of_links + of_threads + OTHER_DESCRIPTORS + parallel
 }
 
 /// Opens all interfaces, for each thread those of its links.
@@ -497,8 +493,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_packet_log_needs_descriptors_of_its_own() {
-        let [without, with] = [0, 40].map(|logs| needed_descriptors(40, 2, logs));
-        assert_eq!(with, without + 80);
+    fn the_packet_log_and_the_capture_of_each_link_need_descriptors() {
+        let [without, with] = [0, 5].map(|of_records| needed_descriptors(40, 2, of_records));
+        assert_eq!(with, without + 200);
     }
 }

@@ -519,8 +519,10 @@ fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_tw
     let street = Street::build(LINKS)?;
     let before = street.states()?;
     let links = file([""; LINKS])?;
+    let folder = tempfile::tempdir()?;
     let mut command = limited("150:150")?;
     command.args(["emulate", "--links"]).arg(links.path());
+    command.arg("--pcap").arg(folder.path().join("seen"));
     let refused = run_in(&street.middle, &mut command)?;
     let cause = "this process may have only 150 (RLIMIT_NOFILE): raise the limit";
     ends_with(&refused, 3, cause)?;
@@ -532,6 +534,8 @@ fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_tw
     for (name, state) in before {
         state.check_same(&street.middle, &name)?;
     }
+    let created = fs::read_dir(folder.path())?.count();
+    ensure!(created == 0, "{created} captures are left");
     let restored = succeeds_in(&street.middle, farwire().args(["emulate", "--restore"]))?;
     has(&stderr(&restored), "there is nothing to restore")?;
     let wan = WanBox::start_links_as(limited("150:4096")?, &street.middle, links.path())?;
