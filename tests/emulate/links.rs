@@ -596,6 +596,7 @@ fn the_api_lists_links_in_parts_and_its_metrics_are_sums_or_those_of_one_link() 
     );
     let sums = get("/metrics")?.text;
     has(&sums, "\nfarwire_links 3.0\n")?;
+    has(&sums, "\nfarwire_shared_ring_lost_frames_total 0.0\n")?;
     ensure!(!sums.contains("link=\""), "{sums}");
     let one = get("/metrics?link=x1-y1")?.text;
     has(&one, "farwire_run_valid{link=\"x1-y1\"}")?;

@@ -15,7 +15,7 @@ use netio::netns::NetNs;
 use serde_json::Value;
 
 use crate::path::links::{Ends, address, links_file};
-use crate::path::rivals::{base_path, own_loss};
+use crate::path::rivals::{base_path, own_loss_of_links};
 use crate::processes::{FARWIRE, Running, await_thread, processor_seconds};
 use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
@@ -217,7 +217,7 @@ fn measure(ends: &Ends, case: Case, emulator: &Emulator) -> Result<Paths> {
         errors: rates.iter().map(|of| 100.0 * (of / rate - 1.0)).collect(),
         p99_ms: p99.fold(0.0, f64::max) / 1e6,
         cpu_us: 1e6 * cpu_s / packets,
-        lost: links.iter().map(own_loss).sum::<u64>() as f64,
+        lost: own_loss_of_links(links) as f64,
     })
 }
 
