@@ -15,6 +15,7 @@ pub(crate) mod engines;
 mod holder;
 mod inserted;
 mod pair;
+mod places;
 mod port;
 mod side_by_side;
 
@@ -49,6 +50,7 @@ pub(crate) use holder::{OnExit, hold};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 use pair::{InterfacePair, mtus};
+use places::PortPlaces;
 use port::acceptable;
 pub(crate) use port::blame;
 use record::quantity::counted;
@@ -68,6 +70,8 @@ const MANY_CHANGES: usize = 16;
 pub(crate) struct WanBox {
     /// The interface pairs, in the order of the links.
     pairs: Vec<InterfacePair>,
+    /// Finds their ports.
+    places: PortPlaces,
     /// The names of their interfaces, as others show them.
     names: Vec<EndNames>,
     /// Leases an interface that comes back.
@@ -175,8 +179,15 @@ impl WanBox {
         };
         match started() {
             Ok((pairs, guard, running, beside, sysctls)) => {
+                let mut places = PortPlaces::default();
+                for (link, pair) in pairs.iter().enumerate() {
+                    for side in [Side::A, Side::B] {
+                        places.lease(pair.port(side).interface.index, (link, side));
+                    }
+                }
                 let wan_box = Self {
                     pairs,
+                    places,
                     names: shown,
                     leases,
                     guard,
@@ -311,8 +322,7 @@ impl WanBox {
         change: &LinkChange,
         look: impl Fn(u32) -> Result<Option<Interface>, InterfaceError>,
     ) -> Result<()> {
-        let ours = self.find(|port| port.lease.is_some() && port.interface.index == change.index);
-        if let Some((link, side)) = ours {
+        if let Some((link, side)) = self.places.leased(change.index) {
             if change.gone {
                 return self.lose(link, side);
             }
@@ -327,18 +337,11 @@ impl WanBox {
             }
             return Ok(());
         }
-        let back = self.find(|port| port.lease.is_none() && port.name() == change.name);
-        let back = back.filter(|(link, _)| !self.pairs[*link].is_inserted());
+        let back = self.places.waiting(&change.name);
         match back.filter(|_| !change.gone) {
             Some((link, side)) => self.take_again(link, side),
             None => Ok(()),
         }
-    }
-
-    /// Returns the link and the side of the first port for which `wanted` is true.
-    fn find(&self, wanted: impl Fn(&port::Port) -> bool) -> Option<(usize, Side)> {
-        let mut pairs = self.pairs.iter().enumerate();
-        pairs.find_map(|(link, pair)| Some((link, pair.side(&wanted)?)))
     }
 
     /// Handles an interface that has left the namespace: the other side loses its carrier, as if a
@@ -348,10 +351,12 @@ impl WanBox {
         port.lease = None;
         port.events.gone += 1;
         self.guard.forget(port.interface.index);
+        self.places.forget(port.interface.index);
         let gone = port.name().to_owned();
         if self.pairs[link].is_inserted() {
             return self.end_inserted(link, side, &gone);
         }
+        self.places.wait(&gone, (link, side));
         let message = format!("interface {gone} is gone: waiting for its return");
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
@@ -398,6 +403,8 @@ impl WanBox {
         };
         port.refusal.clear();
         port.events.back += 1;
+        self.places.stop_waiting(&name, (link, side));
+        self.places.lease(found.index, (link, side));
         port.interface = found;
         port.lease = Some(lease);
         self.holder.set_interfaces(link, pair.indices());

@@ -111,12 +111,6 @@ impl InterfacePair {
         self.ports.each_ref().map(|port| port.interface.index)
     }
 
-    /// Returns the side whose interface satisfies `wanted`.
-    pub(super) fn side(&self, wanted: impl Fn(&Port) -> bool) -> Option<Side> {
-        let sides = [Side::A, Side::B];
-        sides.into_iter().find(|side| wanted(self.port(*side)))
-    }
-
     /// Returns the events of each interface that had any.
     pub(super) fn events(&self) -> Vec<InterfaceSummary> {
         let all = self.ports.iter().map(|port| port.events.clone());
