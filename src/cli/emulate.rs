@@ -46,8 +46,8 @@ use serde::Serialize;
 /// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
 /// or routes would lose them when it is set down: emulate uses such an interface only with --force, and then does not set it down.
 ///
-/// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
-/// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
+/// --container NAME inserts a link at a running container, in both directions, on each network that connects it by a veth pair. The host
+/// end of the pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
 /// the container. At the end, or when farwire is killed, everything is restored. --label, --service, --pid and --netns do the same for other
 /// targets.
 ///

@@ -17,11 +17,15 @@ use netio::veth::{self, HostEnd};
 use super::containers::ContainerEnd;
 use super::engines::{ContainerNetwork, KnownContainer};
 use super::{Insertion, engines};
+use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
 
 /// The command for containers of rootless Podman, whose bridges are in a separate network namespace.
 const ROOTLESS: &str =
     "run, as the user of the container, `podman unshare --rootless-netns farwire emulate ...`";
+
+/// The reason why an interface inside gets no link, as the end of a sentence about it.
+const NO_PAIR: &str = "is no veth whose other end is on this host, as with macvlan and ipvlan";
 
 /// Something that runs in its own network namespace.
 #[derive(Clone, Debug)]
@@ -166,8 +170,8 @@ fn ends_in(
             )));
         }
         return Err(Failure::bad_input(format!(
-            "{target} has no interface whose other end is on this host: with the host's network, slirp4netns or pasta \
-             there is none; use a bridge network, or run the program with `farwire exec --net host`"
+            "{target} has no interface whose other end is on this host: with the host's network, macvlan, ipvlan, \
+             slirp4netns or pasta there is none; use a bridge network, or run the program with `farwire exec --net host`"
         )));
     }
     let has_address = |end: &HostEnd| networks.iter().any(|of| of.mac == end.mac);
@@ -177,31 +181,77 @@ fn ends_in(
              virtual machine, does not know the processes of this one; run farwire there, or name a process with --pid"
         )));
     }
+    let others = HostEnd::others_of(namespace, &ends);
+    let others = others.with_context(|| target.to_string()).or_machine()?;
     let Some(network) = network else {
+        warn_of_others(target, &ends, &others, networks);
         return Ok(ends);
     };
     if ends.iter().any(|end| end.inside == network) {
         let chosen = ends.into_iter().filter(|end| end.inside == network);
         return Ok(chosen.collect());
     }
-    let name_of = |end: &HostEnd| {
-        let found = networks.iter().find(|of| of.mac == end.mac);
-        found.map(|of| of.name.as_str())
-    };
-    let names = ends.iter().map(|end| match name_of(end) {
-        Some(name) => format!("{} ({name})", end.inside),
-        None => end.inside.clone(),
-    });
+    let names = ends
+        .iter()
+        .map(|end| described(&end.inside, end.mac, networks));
     let names: Vec<String> = names.collect();
-    let chosen = ends.into_iter().filter(|end| name_of(end) == Some(network));
+    let is_chosen = |mac| network_of(mac, networks) == Some(network);
+    let chosen = ends.into_iter().filter(|end| is_chosen(end.mac));
     let chosen: Vec<HostEnd> = chosen.collect();
-    if chosen.is_empty() {
-        return Err(Failure::bad_input(format!(
-            "--network: {target} has no interface or network {network}; it has {}",
-            names.join(", ")
-        )));
+    if !chosen.is_empty() {
+        return Ok(chosen);
     }
-    Ok(chosen)
+    let names = names.join(", ");
+    let mut others = others.iter();
+    let why = match others.find(|of| of.name == network || is_chosen(of.mac)) {
+        Some(other) => {
+            let name = described(&other.name, other.mac, networks);
+            format!("the interface {name} of {target} {NO_PAIR}; choose {names}")
+        }
+        None => format!("{target} has no interface or network {network}; it has {names}"),
+    };
+    Err(Failure::bad_input(format!("--network: {why}")))
+}
+
+/// Warns of the interfaces and the networks of `target` that get no link.
+fn warn_of_others(
+    target: &Target,
+    ends: &[HostEnd],
+    others: &[Interface],
+    networks: &[ContainerNetwork],
+) {
+    for other in others {
+        let name = described(&other.name, other.mac, networks);
+        warn(format_args!(
+            "{target}: its interface {name} {NO_PAIR}: it gets no link, and its packets are not impaired"
+        ));
+    }
+    let is_unknown = |network: &&ContainerNetwork| {
+        let mut known = ends.iter().map(|end| end.mac);
+        let mut rest = others.iter().map(|other| other.mac);
+        !known.any(|mac| mac == network.mac) && !rest.any(|mac| mac == network.mac)
+    };
+    for network in networks.iter().filter(is_unknown) {
+        warn(format_args!(
+            "{target}: no interface inside has the hardware address that the engine has for its network {}: packets \
+             of that network may not be impaired",
+            network.name
+        ));
+    }
+}
+
+/// Returns the name of an interface inside, with the engine's name of its network, if it has one.
+fn described(inside: &str, mac: [u8; 6], networks: &[ContainerNetwork]) -> String {
+    match network_of(mac, networks) {
+        Some(network) => format!("{inside} ({network})"),
+        None => inside.to_owned(),
+    }
+}
+
+/// Returns the engine's name of the network in which a container has this hardware address.
+fn network_of(mac: [u8; 6], networks: &[ContainerNetwork]) -> Option<&str> {
+    let found = networks.iter().find(|of| of.mac == mac);
+    found.map(|of| of.name.as_str())
 }
 
 impl fmt::Display for Target {

@@ -415,12 +415,41 @@ fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<
     let other = NetNs::create()?;
     let mut sleep = Command::new("sleep");
     let mut alone = other.run(|| sleep.arg("1000").spawn())??;
-    let nowhere = bridged.refused(&format!("--pid {}", alone.id()), 2, "exec --net host");
+    let nowhere = bridged.refused(
+        &format!("--pid {}", alone.id()),
+        2,
+        "with the host's network, macvlan, ipvlan, slirp4netns or pasta",
+    );
     alone.kill()?;
     alone.wait()?;
     nowhere?;
     ensure!(bridged.state()? == state, "something is left behind");
     Ok(())
+}
+
+#[test_support::test(
+    Namespaces,
+    Ingress,
+    Device("bridge"),
+    Device("dummy"),
+    Tool("ip"),
+    Tool("ping")
+)]
+fn an_interface_inside_without_an_end_on_the_host_is_named_and_not_impaired() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    // Like a macvlan, it has no end on the host.
+    ip(&own.ns, "link add eth1 type dummy")?;
+    ip(&own.ns, "link set eth1 up")?;
+    let pid = format!("--pid {}", own.pid());
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &pid)?;
+    wan.await_line("its interface eth1 is no veth whose other end is on this host")?;
+    wan.stop()?;
+    let chosen = format!("{pid} --network eth0");
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &chosen)?;
+    let (_, said) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(!said.contains("eth1"), "{said}");
+    bridged.refused(&format!("{pid} --network eth1"), 2, "; choose eth0")
 }
 
 /// Returns the numbers in the line `N packets transmitted, M received` of ping.

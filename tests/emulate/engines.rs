@@ -400,7 +400,8 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
         r#"
         case "$*" in
             "ps --filter label=com.docker.compose.service=shop --format "*) echo web;;
-            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '/web {{"front": {{"MacAddress": "{mac}"}}}}';;
+            *"{{{{json .NetworkSettings.Networks}}}} -- web")
+                echo '/web {{"front": {{"MacAddress": "{mac}"}}, "lost": {{"MacAddress": "02:00:00:00:00:09"}}}}';;
             *" -- web") echo {};;
         esac"#,
         own.pid()
@@ -414,6 +415,11 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
         wan.await_line("link at ")?;
         wan.stop()?;
     }
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
+    wan.await_line(
+        "no interface inside has the hardware address that the engine has for its network lost",
+    )?;
+    wan.stop()?;
     let mut emulate = engines.farwire();
     emulate.args(["emulate", "--container", "web", "--network", "back"]);
     let refused = run_in(&bridged.host, &mut emulate)?;
