@@ -84,37 +84,7 @@ impl Target {
                     places.push(place.of_container(&known, inside, network.is_some()));
                 }
             }
-            Self::Label(label) => {
-                for known in engines::labelled(label)? {
-                    let container = &known.name;
-                    let there = NetNs::of_pid(known.pid).or_machine()?;
-                    let this = Self::Container(container.clone());
-                    let networks = engines::networks_of(&known);
-                    let mut ends = ends_in(&there, &this, &networks, network)?;
-                    let is_only = ends.len() == 1;
-                    // Containers that share a namespace, such as those of a pod, get its links once.
-                    let has_place = |end: &HostEnd| {
-                        let mut all = places.iter();
-                        all.any(|place| place.host.index == end.host.index)
-                    };
-                    ends.retain(|end| !has_place(end));
-                    for end in ends {
-                        let mut name = if is_only {
-                            container.clone()
-                        } else {
-                            format!("{container}-{}", end.inside)
-                        };
-                        // Each engine may have a container of this name, and another container the name that results.
-                        for suffix in [known.engine.name(), end.host.name.as_str()] {
-                            if places.iter().any(|place| place.name == name) {
-                                name = format!("{name}-{suffix}");
-                            }
-                        }
-                        let place = Place::of(name, &end.host, &leases)?;
-                        places.push(place.of_container(&known, end.inside, network.is_some()));
-                    }
-                }
-            }
+            Self::Label(label) => places.extend(labelled(label, network, &leases)?),
         }
         let attached = places.into_iter().map(|place| place.attach(&leases));
         attached.collect()
@@ -136,6 +106,65 @@ pub(super) fn again(
         names, insertion, ..
     } = place.attach(leases)?;
     Ok((names, insertion))
+}
+
+/// Returns the places of all running containers with this label. A container that has no end on this host is skipped with a
+/// warning.
+///
+/// # Errors
+/// No container has such an end, or no link can be inserted at one of the ends.
+fn labelled(
+    label: &str,
+    network: Option<&str>,
+    leases: &InterfaceLeases,
+) -> Result<Vec<Place>, Failure> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut refusals = Vec::new();
+    for known in engines::labelled(label)? {
+        let container = &known.name;
+        let there = NetNs::of_pid(known.pid).or_machine()?;
+        let this = Target::Container(container.clone());
+        let networks = engines::networks_of(&known);
+        let mut ends = match ends_in(&there, &this, &networks, network) {
+            Ok(ends) => ends,
+            Err(refusal) if refusal.is_bad_input() => {
+                refusals.push(refusal.to_string());
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let is_only = ends.len() == 1;
+        // Containers that share a namespace, such as those of a pod, get its links once.
+        let has_place = |end: &HostEnd| {
+            let mut all = places.iter();
+            all.any(|place| place.host.index == end.host.index)
+        };
+        ends.retain(|end| !has_place(end));
+        for end in ends {
+            let mut name = if is_only {
+                container.clone()
+            } else {
+                format!("{container}-{}", end.inside)
+            };
+            // Each engine may have a container of this name, and another container the name that results.
+            for suffix in [known.engine.name(), end.host.name.as_str()] {
+                if places.iter().any(|place| place.name == name) {
+                    name = format!("{name}-{suffix}");
+                }
+            }
+            let place = Place::of(name, &end.host, leases)?;
+            places.push(place.of_container(&known, end.inside, network.is_some()));
+        }
+    }
+    if places.is_empty() {
+        return Err(Failure::bad_input(refusals.join("; ")));
+    }
+    for refusal in refusals {
+        warn(format_args!(
+            "one of several containers gets no link: {refusal}"
+        ));
+    }
+    Ok(places)
 }
 
 /// Returns the places of all interfaces in the namespace of `target`, or of the one with the name `network`; see [`ends_in`].

@@ -106,7 +106,8 @@ impl Bridged {
 }
 
 impl Container {
-    fn start() -> Result<Self> {
+    /// Starts a container that is connected to nothing.
+    pub(super) fn start() -> Result<Self> {
         Self::start_in(NetNs::create()?)
     }
 

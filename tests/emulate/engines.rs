@@ -350,6 +350,37 @@ db
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_labelled_container_without_an_end_here_is_skipped_unless_no_other_is_left() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (web, alone) = (bridged.connect(2)?, Container::start()?);
+    let engines = Engines::new()?;
+    let knows_both = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=app=shop "*) echo alone; echo web;;
+            "ps "*) echo alone;;
+            *" -- web") echo {};;
+            *" -- alone") echo {};;
+        esac"#,
+        web.pid(),
+        alone.pid()
+    );
+    engines.add("podman", &knows_both)?;
+    let line = "--label app=shop";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    wan.await_line(
+        "gets no link: container alone has no interface whose other end is on this host",
+    )?;
+    wan.await_line("link at web of the containers with label app=shop")?;
+    wan.stop()?;
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--label", "app=batch"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    let words = "container alone has no interface whose other end is on this host";
+    ends_with(&refused, 2, words).map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Result<()> {
     let bridged = Bridged::start()?;
     let containers = [bridged.connect(2)?, bridged.connect(3)?];
