@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
 use super::engine_api::{self, EndpointSettings};
+use super::engine_program;
 use instruments::failure::Failure;
 
 /// The engines that know containers: the program, the variable with the address of its API, and the usual socket of its
@@ -248,7 +248,7 @@ fn names(engine: &Engine, label: &str) -> Result<Vec<String>, String> {
         Engine::Program(program) => {
             let filter = format!("label={label}");
             let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
-            let listed = ask(program, &list)?;
+            let listed = engine_program::ask(program, &list)?;
             Ok(listed.lines().map(|name| name.trim().to_owned()).collect())
         }
         Engine::Socket { path, .. } => engine_api::labelled(path, label),
@@ -296,24 +296,7 @@ fn endpoints(
 /// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.
 fn inspect(program: &str, name: &str, format: &str) -> Result<String, String> {
     let arguments = ["container", "inspect", "--format", format, "--", name];
-    ask(program, &arguments)
-}
-
-/// Returns what the engine prints, or the line of its refusal.
-fn ask(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot be started: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    // Warnings may come before the error.
-    let mut errors = text.lines().filter(|line| line.starts_with("Error"));
-    let line = errors.next().or_else(|| text.lines().next());
-    Err(line.unwrap_or("refused").to_owned())
+    engine_program::ask(program, &arguments)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod carrier;
 mod confinement;
 mod containers;
 mod engine_api;
+mod engine_program;
 pub(crate) mod engines;
 mod holder;
 mod inserted;
