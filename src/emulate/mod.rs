@@ -211,13 +211,14 @@ impl WanBox {
         let summaries = self.running.stop();
         let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
         // An inserted link ends as soon as its container is back in the bridge.
+        let mut restored = Ok(());
         for pair in self.pairs.iter_mut().filter(|pair| pair.is_inserted()) {
             let container = pair.port_mut(Side::A);
-            container.lease = None;
+            restored = restored.and(container.end());
             self.guard.forget(container.interface.index);
         }
         // The leases end here, after the last packet, and the drop rule ends with the holder.
-        side_by_side::for_each(self.pairs, drop);
+        let others = side_by_side::each(self.pairs, InterfacePair::end);
         drop(self.guard);
         let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
@@ -225,7 +226,9 @@ impl WanBox {
             interfaces,
             ..summary
         };
-        Ok(outcome?.into_iter().zip(events).map(with_events).collect())
+        let summaries = outcome?;
+        restored.and(others)?;
+        Ok(summaries.into_iter().zip(events).map(with_events).collect())
     }
 
     fn watch(&mut self) -> Result<()> {

@@ -342,6 +342,33 @@ fn a_link_whose_helper_was_killed_too_is_undone_by_the_next_start_or_by_restore(
     Ok(())
 }
 
+#[test_support::test(
+    Namespaces,
+    Ingress,
+    Device("bridge"),
+    Device("dummy"),
+    Tool("ip"),
+    Tool("ping")
+)]
+fn a_link_that_cannot_be_undone_ends_with_an_error_and_restore_tries_again() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &format!("--pid {}", own.pid()))?;
+    // The container cannot return to a bridge that is none.
+    ip(&bridged.host, "link del br0")?;
+    ip(&bridged.host, "link add br0 type dummy")?;
+    let (status, said) = wan.end_by(Signal::SIGTERM)?;
+    has(
+        &said,
+        "interface veth2 is not as it was before; `farwire emulate --restore` tries again",
+    )?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    ip(&bridged.host, "link del br0")?;
+    ip(&bridged.host, "link add br0 type bridge")?;
+    process::succeeds_in(&bridged.host, farwire().args(["emulate", "--restore"]))?;
+    has(&ip(&bridged.host, "link show veth2")?, "master br0")
+}
+
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     let bridged = Bridged::start()?;
