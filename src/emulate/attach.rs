@@ -379,6 +379,7 @@ fn blame(error: BridgePortError) -> Failure {
         BridgePortError::Routed(_)
         | BridgePortError::NoBridge { .. }
         | BridgePortError::SpanningTree(_)
-        | BridgePortError::VlanTunnels(_) => Failure::bad_input(error),
+        | BridgePortError::VlanTunnels(_)
+        | BridgePortError::StaticEntries { .. } => Failure::bad_input(error),
     }
 }

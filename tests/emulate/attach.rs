@@ -423,7 +423,7 @@ fn a_container_whose_bridge_is_in_another_namespace_gets_its_link_there() -> Res
     wan.stop().map(drop)
 }
 
-#[test_support::test(Namespaces, Device("bridge"), Tool("ip"), Tool("ping"))]
+#[test_support::test(Namespaces, Device("bridge"), Tool("ip"), Tool("bridge"), Tool("ping"))]
 fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
@@ -433,6 +433,15 @@ fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<
     ip(&bridged.host, "link set br0 type bridge stp_state 1")?;
     refused("runs the spanning tree protocol")?;
     ip(&bridged.host, "link set br0 type bridge stp_state 0")?;
+    let entry = |change: &str| {
+        let mut bridge = Command::new("bridge");
+        let words = format!("fdb {change} 02:00:00:00:00:09 dev veth2 master static");
+        bridge.args(words.split(' '));
+        process::succeeds_in(&bridged.host, &mut bridge)
+    };
+    entry("add")?;
+    refused("the bridge br0 has static entries for the port veth2")?;
+    entry("del")?;
     ip(&bridged.host, "link set veth2 nomaster")?;
     refused("is not a port of a bridge")?;
     ip(&bridged.host, "link set veth2 master br0")?;
