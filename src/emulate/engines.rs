@@ -59,6 +59,10 @@ pub(super) struct KnownContainer {
 }
 
 /// Returns the running container `name`, whichever engine knows it.
+///
+/// # Errors
+/// Blames the user for a container that no engine knows, that does not run or that several engines know; blames the
+/// machine if an engine does not answer or denies access, because it may know the container.
 pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
     let mut found: Vec<(Engine, u32)> = Vec::new();
     let mut refusals = Vec::new();
@@ -79,7 +83,13 @@ pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
                 pid: *pid,
             });
         }
-        [] => refusals.join("; "),
+        [] => {
+            let why = format!("--container {name}: {}", refusals.join("; "));
+            return Err(match refusals.iter().all(|why| is_unknown(why)) {
+                true => Failure::bad_input(why),
+                false => Failure::machine(why),
+            });
+        }
         several => {
             let engines: Vec<String> = several.iter().map(|(of, _)| of.to_string()).collect();
             format!(
@@ -145,11 +155,14 @@ pub(super) enum ContainerState {
 pub(super) fn state_of(engine: &Engine, name: &str) -> ContainerState {
     match pid(engine, name) {
         Ok(pid @ 1..) => ContainerState::Running(pid),
-        Err(why) if why.to_ascii_lowercase().contains("no such container") => {
-            ContainerState::Removed
-        }
+        Err(why) if is_unknown(&why) => ContainerState::Removed,
         Ok(0) | Err(_) => ContainerState::Stopped,
     }
+}
+
+/// Returns true if an engine refuses because it does not know the container.
+fn is_unknown(why: &str) -> bool {
+    why.to_ascii_lowercase().contains("no such container")
 }
 
 /// Returns the addresses of the container `name` in all its networks; `None` if no engine knows a container of this

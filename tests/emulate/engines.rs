@@ -278,6 +278,10 @@ fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> 
     let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
     engines.add("docker", "echo 'no such container: web' >&2; exit 1")?;
     ends_with(&emulate()?, 2, "docker: no such container: web")?;
+    // The one that does not answer may know the container.
+    let denied = "permission denied while trying to connect to the Docker daemon socket";
+    engines.add("podman", &format!("echo '{denied}' >&2; exit 1"))?;
+    ends_with(&emulate()?, 3, denied)?;
     engines.add("podman", &format!("{asked}; echo 0"))?;
     ends_with(&emulate()?, 2, "is not running")?;
     engines.add("docker", &format!("{asked}; echo {}", own.pid()))?;
