@@ -111,12 +111,13 @@ pub(crate) struct Insertion {
 
 impl WanBox {
     /// Takes all interfaces and starts to forward between the two of each link, with this number of
-    /// threads. `beside` starts whatever else runs in this process and is confined together with it.
+    /// threads. `stop` ends the box. `beside` starts whatever else runs in this process and is confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         threads: usize,
         force: bool,
         on_exit: OnExit,
+        stop: Stop,
         options: ForwarderOptions,
         beside: impl FnOnce(&Forwarders) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
@@ -129,7 +130,7 @@ impl WanBox {
         let found = find_all(&names, force)?;
         make_room(found.len(), threads, options.packet_logs.len())?;
         // From here on, a signal or the death of the forwarder ends the box in order.
-        let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
+        let stop = stop.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
         let shares = distribute(found.len(), threads);
         let mut sockets = open(&found, &shares)?;

@@ -265,6 +265,20 @@ fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_signal_before_the_link_is_inserted_leaves_no_pair_behind() -> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let state = bridged.state()?;
+    let interrupts = format!("kill -INT $PPID; echo {}", own.pid());
+    engines.add("podman", &interrupts)?;
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--container", "web"]);
+    let ended = run_in(&bridged.host, &mut emulate)?;
+    ends_with(&ended, 1, "interrupted by a signal")?;
+    ensure!(bridged.state()? == state, "something is left behind");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
