@@ -40,7 +40,7 @@ use serde::Serialize;
 ///
 /// Every frame that arrives at IF_A leaves at IF_B (up), and vice versa (down), whatever its EtherType, VLAN tags and size.
 /// The host's own network stack does not see these frames. When one interface loses its carrier, the other one is set down until the
-/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW, and for --container also CAP_SYS_ADMIN.
 ///
 /// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
 /// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them with a bridge

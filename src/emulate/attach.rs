@@ -63,6 +63,12 @@ impl Target {
                 "{self}: inserting a link needs root; for a container of rootless Podman on a bridge, {ROOTLESS}"
             )));
         }
+        if !userns::may_enter_namespaces() {
+            return Err(Failure::machine(format!(
+                "{self}: entering its network namespace needs CAP_SYS_ADMIN: run farwire as root, or give its service \
+                 this capability"
+            )));
+        }
         let leases = InterfaceLeases::open().map_err(super::blame)?;
         // All are checked before anything is made.
         let mut places: Vec<Place> = Vec::new();

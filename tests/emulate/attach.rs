@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use caps::Capability;
 use netio::netns::NetNs;
 use netio::veth::HostEnd;
 use nix::sys::signal::{Signal, kill};
@@ -417,6 +418,10 @@ fn a_container_whose_bridge_is_in_another_namespace_gets_its_link_there() -> Res
     let mut powerless = farwire_with(&[])?;
     powerless.arg("emulate").args(line.split(' '));
     ends_with(&run_in(&bridged.host, &mut powerless)?, 3, words)?;
+    let mut cannot_enter = farwire_with(&[Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW])?;
+    cannot_enter.arg("emulate").args(line.split(' '));
+    let refused = run_in(&of_user.host, &mut cannot_enter)?;
+    ends_with(&refused, 3, "needs CAP_SYS_ADMIN")?;
     let wan = WanBox::start_at(farwire(), &of_user.host, &line)?;
     let least = of_user.least_rtt_ms()?;
     ensure!(least >= 40.0, "{least} ms");
