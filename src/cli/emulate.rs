@@ -10,6 +10,7 @@ use model::BitsPerSec;
 use netio::heap;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
+use netio::stop::Stop;
 
 use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::{ForwarderArgs, LinkEnds};
@@ -39,15 +40,15 @@ use serde::Serialize;
 ///
 /// Every frame that arrives at IF_A leaves at IF_B (up), and vice versa (down), whatever its EtherType, VLAN tags and size.
 /// The host's own network stack does not see these frames. When one interface loses its carrier, the other one is set down until the
-/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW, and for --container also CAP_SYS_ADMIN.
 ///
 /// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
 /// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them with a bridge
 /// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
 /// or routes would lose them when it is set down: emulate uses such an interface only with --force, and then does not set it down.
 ///
-/// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
-/// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
+/// --container NAME inserts a link at a running container, in both directions, on each network that connects it by a veth pair. The host
+/// end of the pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
 /// the container. At the end, or when farwire is killed, everything is restored. --label, --service, --pid and --netns do the same for other
 /// targets.
 ///
@@ -109,6 +110,8 @@ struct Wanted {
     /// Names and conditions for the live page, in the order of the links.
     live: Vec<(String, LinkSpec)>,
     on_exit: OnExit,
+    /// Ends the box; `None` if signals end this process until the box starts.
+    stop: Option<Stop>,
 }
 
 impl EmulateArgs {
@@ -146,6 +149,7 @@ impl EmulateArgs {
             notes,
             live: vec![(THE_LINK.to_owned(), spec)],
             on_exit: self.on_exit.unwrap_or(OnExit::Cut),
+            stop: None,
         };
         self.stand(wanted, |_, mut summaries| summaries.remove(0))
     }
@@ -163,7 +167,12 @@ impl EmulateArgs {
         link_conditions::warn_of_hidden_rules(None, &link.rules);
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
+        // A signal that ended this process before the box has started would leave the new pairs behind.
+        let stop = Stop::on_signals()?;
         let attached = target.attach(self.target.network())?;
+        if let Some(cause) = stop.cause() {
+            return Err(cause.into());
+        }
         let interfaces: Vec<_> = attached.iter().map(|of| of.names.clone()).collect();
         let ends = interfaces
             .iter()
@@ -195,6 +204,7 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
             on_exit: OnExit::Restore,
+            stop: Some(stop),
         };
         let threads = self.threads.count().of_links(interfaces.len());
         match *ends {
@@ -240,6 +250,7 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
             on_exit: self.on_exit.unwrap_or(OnExit::Cut),
+            stop: None,
         };
         let threads = self.threads.count().of_links(links.len());
         self.stand(wanted, |ends, summaries| {
@@ -281,6 +292,7 @@ impl EmulateArgs {
             notes,
             live,
             on_exit,
+            stop,
         } = wanted;
         let ends: Vec<EndNames> = links.iter().map(|of| of.names.clone()).collect();
         let names = ends.clone();
@@ -312,7 +324,12 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let (wan_box, live) = WanBox::up(links, threads, self.force, on_exit, options, serve)?;
+        let stop = match stop {
+            Some(stop) => stop,
+            None => Stop::on_signals()?,
+        };
+        let (wan_box, live) =
+            WanBox::up(links, threads, self.force, on_exit, stop, options, serve)?;
         // The start has freed what it read about all interfaces and what its parallel work took.
         heap::give_back_free_pages();
         let said = format!("{said}; running until a signal ends it");

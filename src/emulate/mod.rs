@@ -11,6 +11,7 @@ mod carrier;
 mod confinement;
 mod containers;
 mod engine_api;
+mod engine_program;
 pub(crate) mod engines;
 mod holder;
 mod inserted;
@@ -114,13 +115,14 @@ pub(crate) struct Insertion {
 
 impl WanBox {
     /// Takes all interfaces and starts to forward between the two of each link, with this number of
-    /// threads, for which [`make_room`] has made room. `beside` starts whatever else runs in this process
-    /// and is confined together with it.
+    /// threads, for which [`make_room`] has made room. `stop` ends the box. `beside` starts whatever else runs
+    /// in this process and is confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         threads: usize,
         force: bool,
         on_exit: OnExit,
+        stop: Stop,
         options: ForwarderOptions,
         beside: impl FnOnce(&Forwarders) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
@@ -132,7 +134,7 @@ impl WanBox {
         let names: Vec<[String; 2]> = shown.iter().map(EndNames::now).collect();
         let found = find_all(&names, force)?;
         // From here on, a signal or the death of the forwarder ends the box in order.
-        let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
+        let stop = stop.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
         let shares = distribute(found.len(), threads);
         let mut sockets = open(&found, &shares)?;
@@ -221,13 +223,14 @@ impl WanBox {
         let summaries = self.running.stop();
         let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
         // An inserted link ends as soon as its container is back in the bridge.
+        let mut restored = Ok(());
         for pair in self.pairs.iter_mut().filter(|pair| pair.is_inserted()) {
             let container = pair.port_mut(Side::A);
-            container.lease = None;
+            restored = restored.and(container.end());
             self.guard.forget(container.interface.index);
         }
         // The leases end here, after the last packet, and the drop rule ends with the holder.
-        side_by_side::for_each(self.pairs, drop);
+        let others = side_by_side::each(self.pairs, InterfacePair::end);
         drop(self.guard);
         let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
@@ -235,7 +238,9 @@ impl WanBox {
             interfaces,
             ..summary
         };
-        Ok(outcome?.into_iter().zip(events).map(with_events).collect())
+        let summaries = outcome?;
+        restored.and(others)?;
+        Ok(summaries.into_iter().zip(events).map(with_events).collect())
     }
 
     fn watch(&mut self) -> Result<()> {

@@ -93,6 +93,15 @@ impl InterfacePair {
         self.insertion = new.insertion;
     }
 
+    /// Ends the leases of both interfaces, which undoes all changes to them.
+    ///
+    /// # Errors
+    /// Something could not be undone.
+    pub(super) fn end(mut self) -> Result<()> {
+        let [a, b] = self.ports.each_mut().map(Port::end);
+        a.and(b)
+    }
+
     pub(super) fn port(&self, side: Side) -> &Port {
         &self.ports[side.index()]
     }
