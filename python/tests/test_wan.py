@@ -192,6 +192,11 @@ def test_a_link_of_another_farwire_is_attached_under_a_lease(wan: Wan, tmp_path:
 STUB = """#!/bin/sh
 case "$1 $2 $3" in
     "emulate --container web") shift 3;;
+    "emulate --container removed")
+        shift 3
+        "$REAL" exec "$@" -- sh -c 'until [ -e "$0" ]; do sleep 0.02; done' "$REMOVED"
+        echo "farwire: error: $CAUSE" >&2
+        exit 1;;
     "emulate --container private") echo "farwire: this needs root" >&2; exit 3;;
     *) echo "farwire: no such container" >&2; exit 2;;
 esac
@@ -222,6 +227,30 @@ def test_a_link_at_a_container_lasts_until_the_end(stub: None) -> None:
         at = attached.link.client.at
     assert "farwire: link" in wan.log
     assert not Path(at[len("unix:") :]).parent.exists()
+
+
+def test_a_container_that_is_removed_before_its_link_is_no_failure(
+    stub: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = tmp_path / "removed"
+    monkeypatch.setenv("REMOVED", str(removed))
+
+    def end_because(cause: str) -> Wan:
+        monkeypatch.setenv("CAUSE", cause)
+        removed.unlink(missing_ok=True)
+        wan = Wan()
+        folder = Path(wan.attach(container="removed").link.client.at[len("unix:") :]).parent
+        removed.touch()
+        # The supervisor removes the folder when farwire has ended by itself.
+        until(lambda: not folder.exists())
+        return wan
+
+    wan = end_because("container web was removed, and with it the network that it belonged to")
+    wan.stop()
+    assert "container web was removed" in wan.log
+    wan = end_because("the forwarder has died")
+    with pytest.raises(FarwireError, match="farwire failed with 1:(\n.*)*the forwarder has died"):
+        wan.stop()
 
 
 def test_a_container_that_cannot_get_a_link_is_said(stub: None) -> None:
