@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -15,7 +16,7 @@ import threading
 import time
 from typing import IO, Any, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _agent, _supervisor
+from . import _agent, _forked, _supervisor
 from ._errors import CommandFailed, FarwireError, MachineLacks
 from ._find import find_farwire_bin
 from .client import Client, Condition
@@ -112,7 +113,7 @@ class Process:
 
     def close(self) -> None:
         """Kills the command if it runs."""
-        self._connection.close()
+        _forked.end(self._connection)
 
     def check(self) -> None:
         """Raises CommandFailed if the command has ended with another code than 0."""
@@ -142,8 +143,9 @@ class _End:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._owner = os.getpid()
         self._lock = threading.Lock()
-        self.socket, self._agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket, self._agents = _forked.socketpair()
 
     def command(self, folder: str) -> List[str]:
         """Returns the command of the agent."""
@@ -159,7 +161,12 @@ class _End:
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> socket.socket:
         """Sends a request and returns the socket of its answers."""
-        mine, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._owner != os.getpid():
+            raise FarwireError(
+                f"process {os.getpid()} cannot use the {self._name} end of the link, because it was forked from process "
+                f"{self._owner}, which has started the link: start commands and make sockets there, before the fork"
+            )
+        mine, agents = _forked.socketpair()
         with agents:
             try:
                 with self._lock:
@@ -174,7 +181,7 @@ class _End:
             self.socket.send(b'{"do": "end"}')
         except OSError:
             pass
-        self.socket.close()
+        _forked.end(self.socket)
         self._agents.close()
 
 
@@ -182,7 +189,9 @@ class Wan:
     """A far end behind a link, in network namespaces that nothing else reaches.
 
     `arguments` are options of `farwire exec`, such as `"--seed", "7"`. The link starts when it is used first, and ends
-    with `stop`, with the `with` block, or when this process ends, however it ends. Several threads may use it.
+    with `stop`, with the `with` block, or when this process ends, however it ends. Several threads may use it. A child
+    that this process forks may use sockets that were made before; it can start nothing at the ends, and does not keep the
+    link when this process ends.
     """
 
     #: The addresses of the far end.
@@ -192,6 +201,8 @@ class Wan:
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
         self._lock = threading.RLock()
+        #: The process that has started a link.
+        self._owner: Optional[int] = None
         self._running: Optional[_Running] = None
         self._attached: List[HeldLink] = []
         self._boxes: List[_Box] = []
@@ -336,6 +347,7 @@ class Wan:
         """
         if (at is None) == (container is None):
             raise ValueError("write the address of a farwire, or container= and the name of a container")
+        self._owner = os.getpid()
         if at is not None:
             held = HeldLink(Client(at, token=token, pin=pin).link(link))
             with self._lock:
@@ -361,6 +373,9 @@ class Wan:
 
     def stop(self) -> None:
         """Ends the link, all commands and all leases. Raises FarwireError if farwire failed."""
+        if self._owner not in (None, os.getpid()):
+            # A forked child, such as one that fails and tears its copy of the test down, must not end the test's link.
+            return
         with self._lock:
             running, self._running = self._running, None
             attached, self._attached = self._attached, []
@@ -389,6 +404,7 @@ class Wan:
     def _bed(self) -> _Running:
         with self._lock:
             if self._running is None:
+                self._owner = os.getpid()
                 self._running = _Running(self._arguments)
             return self._running
 
@@ -513,7 +529,7 @@ class _Box:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                # Without a buffer, the pipe is closed also if the goodbye cannot be written.
+                # Without a buffer, the pipe is closed also if the goodbye cannot be written, and in forked children.
                 bufsize=0,
                 stdout=self._log,
                 stderr=self._log,
@@ -524,6 +540,8 @@ class _Box:
         except OSError as error:
             self._clean_up()
             raise FarwireError(f"{sys.executable}: cannot be started: {error.strerror}") from error
+        assert isinstance(self._process.stdin, io.FileIO)
+        _forked.close_in_children(self._process.stdin)
         try:
             self._await_socket(api)
             self.held = HeldLink(Client(f"unix:{api}", token="").link(link))
@@ -569,7 +587,7 @@ class _Box:
             with self._process.stdin as pipe:
                 pipe.write(_supervisor.GOODBYE)
         except OSError:
-            # farwire has ended by itself, and with it its supervisor.
+            # farwire has ended by itself, and so has its supervisor.
             pass
         try:
             return self._process.wait(timeout=_STOP_S)

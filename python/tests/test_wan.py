@@ -14,7 +14,7 @@ from typing import List
 
 import pytest
 
-from conftest import until
+from conftest import forked, killed_parent, until
 from farwire import ApiError, CommandFailed, FarwireError, FaultNotMet, MachineLacks, Wan, find_farwire_bin
 
 PING = ["ping", "-q", "-c", "3", "-i", "0.05", "-W", "1"]
@@ -191,6 +191,7 @@ def test_a_link_of_another_farwire_is_attached_under_a_lease(wan: Wan, tmp_path:
 #: A program that takes the place of farwire where there is no container: its link is between the namespaces of `farwire exec`.
 STUB = """#!/bin/sh
 case "$1 $2 $3" in
+    "exec "*) exec "$REAL" "$@";;
     "emulate --container web") shift 3;;
     "emulate --container removed")
         shift 3
@@ -278,6 +279,34 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ended.returncode == -signal.SIGKILL
     folder = Path(ended.stdout.strip()[len("unix:") :]).parent
     until(lambda: not folder.exists())
+
+
+@pytest.mark.parametrize("held", ["wan.held", "wan.attach(container='web')"])
+def test_a_child_that_outlives_the_process_does_not_keep_the_link(held: str, stub: None) -> None:
+    script = f"""
+import farwire
+wan = farwire.Wan()
+wan.start(["sleep", "600"])
+print({held}.link.client.at)
+"""
+    with killed_parent(script) as at:
+        folder = Path(at[len("unix:") :]).parent
+        until(lambda: not folder.exists())
+
+
+def test_a_forked_child_cannot_start_anything_or_end_the_link(wan: Wan) -> None:
+    wan.exec(["true"])
+
+    def use_the_link() -> None:
+        with pytest.raises(FarwireError, match="cannot use the near end of the link, because it was forked"):
+            wan.exec(["true"])
+        wan.stop()
+
+    with forked(use_the_link):
+        wan.exec([*PING, wan.server])
+        wan.assert_met()
+        wan.stop()
+    assert "farwire: link" in wan.log
 
 
 def test_the_summary_is_there_after_the_end() -> None:
