@@ -76,25 +76,32 @@ class Process:
 
     def poll(self) -> Optional[int]:
         """Returns the exit code, or minus the number of the signal that ended the command; None while it runs."""
-        try:
-            return self.wait(timeout=0)
-        except CommandFailed:
-            return None
+        return self._await(0)
 
     def wait(self, timeout: Optional[float] = None) -> int:
         """Waits for the end and returns the exit code as `poll` does.
 
         Raises CommandFailed if the command has not ended after `timeout` seconds. It runs on.
         """
-        with self._lock:
-            if self._code is None:
-                try:
-                    self._code = _answer(self._connection, timeout)["code"]
-                except TimeoutError:
-                    raise CommandFailed(
-                        self._described(f"did not end within {timeout:g} s" if timeout else "runs")
-                    ) from None
-            return self._code
+        code = self._await(timeout)
+        if code is None:
+            raise CommandFailed(self._described(f"did not end within {timeout:g} s" if timeout else "runs"))
+        return code
+
+    def _await(self, timeout: Optional[float]) -> Optional[int]:
+        """Returns the exit code, or None if the command has not ended after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        # Another thread may be waiting, and it holds the lock as long as it waits.
+        if self._code is None and self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            try:
+                if self._code is None:
+                    left = None if end is None else max(0.0, end - time.monotonic())
+                    self._code = _answer(self._connection, left)["code"]
+            except TimeoutError:
+                pass
+            finally:
+                self._lock.release()
+        return self._code
 
     def send_signal(self, number: int) -> None:
         """Sends a signal to the command and to the processes of its group; does nothing if it has ended."""
@@ -189,7 +196,8 @@ class Wan:
     """A far end behind a link, in network namespaces that nothing else reaches.
 
     `arguments` are options of `farwire exec`, such as `"--seed", "7"`. The link starts when it is used first, and ends
-    with `stop`, with the `with` block, or when this process ends, however it ends. Several threads may use it. A child
+    with `stop`, with the `with` block, or when this process ends, however it ends. After `stop`, its next use starts a new
+    link; after the `with` block, and after the test of the fixture, it raises FarwireError. Several threads may use it. A child
     that this process forks may use sockets that were made before; it can start nothing at the ends, and does not keep the
     link when this process ends.
     """
@@ -201,6 +209,7 @@ class Wan:
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
         self._lock = threading.RLock()
+        self._is_closed = False
         #: The process that has started a link.
         self._owner: Optional[int] = None
         self._running: Optional[_Running] = None
@@ -347,18 +356,19 @@ class Wan:
         """
         if (at is None) == (container is None):
             raise ValueError("write the address of a farwire, or container= and the name of a container")
-        self._owner = os.getpid()
-        if at is not None:
-            held = HeldLink(Client(at, token=token, pin=pin).link(link))
-            with self._lock:
-                self._attached.append(held)
-            return held
-        options = [] if network is None else ["--network", network]
-        box = _Box(["--container", str(container), *options], link)
+        # Until the link is attached, `stop` waits.
         with self._lock:
-            self._boxes.append(box)
-            self._attached.append(box.held)
-        return box.held
+            self._check_open()
+            self._owner = os.getpid()
+            if at is not None:
+                held = HeldLink(Client(at, token=token, pin=pin).link(link))
+            else:
+                options = [] if network is None else ["--network", network]
+                box = _Box(["--container", str(container), *options], link)
+                self._boxes.append(box)
+                held = box.held
+            self._attached.append(held)
+            return held
 
     @property
     def held(self) -> HeldLink:
@@ -399,10 +409,17 @@ class Wan:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_closed = True
         self.stop()
+
+    def _check_open(self) -> None:
+        """Raises FarwireError if a thread that outlives the test would start something that nobody ends."""
+        if self._is_closed:
+            raise FarwireError("the link has ended with its test or its `with` block: join the threads that use it before")
 
     def _bed(self) -> _Running:
         with self._lock:
+            self._check_open()
             if self._running is None:
                 self._owner = os.getpid()
                 self._running = _Running(self._arguments)
@@ -628,8 +645,8 @@ def _machine_lacks_something(program: str) -> bool:
 
 def _answer(connection: socket.socket, timeout: Optional[float]) -> Dict[str, Any]:
     """Returns the next answer. Raises TimeoutError, or FarwireError if the other side is gone."""
-    connection.settimeout(timeout)
     try:
+        connection.settimeout(timeout)
         message = connection.recv(_agent.LONGEST)
     except (socket.timeout, BlockingIOError):
         raise TimeoutError(f"the end of the link does not answer within {timeout or 0:g} s") from None

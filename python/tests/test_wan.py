@@ -120,6 +120,17 @@ def test_several_threads_use_one_link(wan: Wan) -> None:
     assert codes == [0, 0, 0, 0]
 
 
+def test_a_thread_that_outlives_the_link_starts_no_other_one() -> None:
+    with Wan() as wan:
+        wan.exec(["true"])
+        wan.stop()
+        wan.exec(["true"])
+    for use in (lambda: wan.exec(["true"]), lambda: wan.held, wan.socket, lambda: wan.attach("127.0.0.1:1")):
+        with pytest.raises(FarwireError, match="has ended with its test"):
+            use()
+    assert wan.links == []
+
+
 def test_a_command_that_fails_shows_its_output(wan: Wan) -> None:
     with pytest.raises(CommandFailed) as caught:
         wan.exec(["sh", "-c", "echo one; echo two >&2; exit 3"])

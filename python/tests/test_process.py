@@ -1,0 +1,45 @@
+"""Commands that an agent starts, without a link."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from conftest import until
+from farwire import CommandFailed
+from farwire.wan import Process, _answer, _End
+
+
+@pytest.fixture
+def end(tmp_path: Path) -> Iterator[_End]:
+    """An end whose agent runs here."""
+    end = _End("near")
+    with subprocess.Popen(end.command(str(tmp_path)), pass_fds=[end.inherited]) as agent:
+        end.started()
+        _answer(end.socket, None)
+        yield end
+        end.close()
+    assert agent.returncode == 0
+
+
+def run(end: _End, *command: str) -> Process:
+    return Process(end, command, None, os.environ, "/")
+
+
+def test_a_thread_that_waits_holds_up_nobody(end: _End) -> None:
+    codes: List[int] = []
+    with run(end, "sleep", "600") as process:
+        thread = threading.Thread(target=lambda: codes.append(process.wait()))
+        thread.start()
+        until(process._lock.locked)
+        assert process.poll() is None
+        with pytest.raises(CommandFailed, match="did not end within 0.05 s"):
+            process.wait(0.05)
+        process.kill()
+        thread.join()
+        assert codes == [process.poll()] == [-9]
