@@ -39,7 +39,10 @@ _SHOWN_LINES = 40
 
 
 class Process:
-    """A command that runs at one end of a link. When this object is closed, the command and its group are killed."""
+    """A command that runs at one end of a link. When this object is closed, the command and its group are killed.
+
+    Its outputs can be read afterwards too.
+    """
 
     def __init__(self, end: _End, command: Command, input: Optional[str], environment: Mapping[str, str], folder: str) -> None:
         self.args: List[str] = [os.fspath(word) for word in command]
@@ -47,32 +50,36 @@ class Process:
             raise ValueError("the command is empty: write it as a list, such as ['ping', '-c', '3', wan.server]")
         self._code: Optional[int] = None
         self._lock = threading.Lock()
-        self._outputs: Tuple[IO[bytes], IO[bytes]] = (tempfile.TemporaryFile(), tempfile.TemporaryFile())
+        self._outputs = (_Output(), _Output())
         wanted = {"command": self.args, "environment": dict(environment), "folder": folder}
-        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stdin:
-            request.write(json.dumps(wanted).encode())
-            stdin.write((input or "").encode())
-            files = [request, stdin, *self._outputs]
-            request.seek(0)
-            stdin.seek(0)
-            self._connection = end.ask({"do": "spawn"}, [file.fileno() for file in files])
+        try:
+            with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stdin:
+                request.write(json.dumps(wanted).encode())
+                stdin.write((input or "").encode())
+                request.seek(0)
+                stdin.seek(0)
+                files = [request.fileno(), stdin.fileno(), *[output.fileno() for output in self._outputs]]
+                self._connection = end.ask({"do": "spawn"}, files)
+        except BaseException:
+            self._close_outputs()
+            raise
         try:
             answer = _answer(self._connection, _ANSWER_S)
             if "error" in answer:
                 raise CommandFailed(f"{shlex.join(self.args)}: cannot be started: {answer['error']}")
-        except (FarwireError, TimeoutError):
+        except BaseException:
             self.close()
             raise
 
     @property
     def stdout(self) -> str:
-        """The text that the command has written to its standard output so far."""
-        return _text(self._outputs[0])
+        """The text that the command has written to its standard output so far, or until this object was closed."""
+        return self._outputs[0].text()
 
     @property
     def stderr(self) -> str:
-        """The text that the command has written to its standard error so far."""
-        return _text(self._outputs[1])
+        """The text that the command has written to its standard error so far, or until this object was closed."""
+        return self._outputs[1].text()
 
     def poll(self) -> Optional[int]:
         """Returns the exit code, or minus the number of the signal that ended the command; None while it runs."""
@@ -119,8 +126,13 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Kills the command if it runs."""
+        """Kills the command and its group if they run."""
         _forked.end(self._connection)
+        self._close_outputs()
+
+    def _close_outputs(self) -> None:
+        for output in self._outputs:
+            output.close()
 
     def check(self) -> None:
         """Raises CommandFailed if the command has ended with another code than 0."""
@@ -143,6 +155,30 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Output:
+    """What a command writes to a file, whose text remains after the file is closed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._file: IO[bytes] = tempfile.TemporaryFile()
+        self._text: Optional[str] = None
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def text(self) -> str:
+        """Returns the text so far."""
+        with self._lock:
+            return _text(self._file) if self._text is None else self._text
+
+    def close(self) -> None:
+        """Keeps the text as it is now, and closes the file. It may be called twice."""
+        with self._lock:
+            if self._text is None:
+                self._text = _text(self._file)
+                self._file.close()
 
 
 class _End:
@@ -240,7 +276,7 @@ class Wan:
             code = process.wait(timeout)
             if check:
                 process.check()
-            return subprocess.CompletedProcess(process.args, code, process.stdout, process.stderr)
+        return subprocess.CompletedProcess(process.args, code, process.stdout, process.stderr)
 
     def start(
         self,

@@ -135,6 +135,25 @@ def test_tests_that_pass_leave_nothing(suite: pytest.Pytester) -> None:
     assert not (suite.path / "farwire-artifacts").exists()
 
 
+def test_a_suite_for_which_open_files_are_errors_passes(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import gc
+
+        def test_commands(wan):
+            assert wan.exec(["echo", "one"]).stdout == "one\\n"
+            started = wan.start(["echo", "two"])
+            assert started.wait(60) == 0
+            wan.stop()
+            assert started.stdout == "two\\n"
+            del started
+            gc.collect()
+        """
+    )
+    warnings = ("-W", "error::ResourceWarning", "-W", "error::pytest.PytestUnraisableExceptionWarning")
+    suite.runpytest_subprocess(*warnings).assert_outcomes(passed=1)
+
+
 @pytest.mark.usefixtures("powerless")
 def test_a_machine_without_namespaces_skips_with_the_reason(suite: pytest.Pytester) -> None:
     suite.makepyfile("def test_link(wan): wan.exec(['true'])", test_other="def test_unused(wan): pass")

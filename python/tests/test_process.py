@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import threading
@@ -11,7 +12,7 @@ from typing import Iterator, List
 import pytest
 
 from conftest import until
-from farwire import CommandFailed
+from farwire import CommandFailed, FarwireError
 from farwire.wan import Process, _answer, _End
 
 
@@ -43,3 +44,24 @@ def test_a_thread_that_waits_holds_up_nobody(end: _End) -> None:
         process.kill()
         thread.join()
         assert codes == [process.poll()] == [-9]
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_file_remains_open(end: _End) -> None:
+    def open_files() -> int:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files()
+    with run(end, "sh", "-c", "echo one; echo two >&2; exit 3") as process:
+        assert process.wait(60) == 3
+    assert (process.stdout, process.stderr) == ("one\n", "two\n")
+    with pytest.raises(CommandFailed, match="standard output:\none\nstandard error:\ntwo"):
+        process.check()
+    with pytest.raises(CommandFailed, match="no-such-program"):
+        run(end, "no-such-program")
+    assert open_files() == before
+    end.close()
+    with pytest.raises(FarwireError, match="the near end of the link is gone"):
+        run(end, "true")
+    assert open_files() == before - 1
