@@ -111,7 +111,7 @@ class Process:
         return self._code
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal to the command and to the processes of its group; does nothing if it has ended."""
+        """Sends a signal to the command and to the processes of its group; does nothing if all have ended."""
         try:
             self._connection.send(str(int(number)).encode())
         except OSError:
@@ -270,7 +270,8 @@ class Wan:
         """Runs a command behind the link, and returns its exit code and its output.
 
         `env` is added to the environment. Raises CommandFailed if the command takes longer than `timeout` seconds, and,
-        with `check`, if it ends with another code than 0. `$FARWIRE_SERVER` is the far end.
+        with `check`, if it ends with another code than 0. `$FARWIRE_SERVER` is the far end. At the end, the rest of the
+        command's group is killed, such as what a shell has started with `&`: use `start` for what runs on.
         """
         with self._spawn(False, command, input, env, cwd) as process:
             code = process.wait(timeout)

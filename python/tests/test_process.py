@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -65,3 +66,23 @@ def test_no_file_remains_open(end: _End) -> None:
     with pytest.raises(FarwireError, match="the near end of the link is gone"):
         run(end, "true")
     assert open_files() == before - 1
+
+
+def test_the_group_of_a_command_that_has_ended_is_killed(end: _End) -> None:
+    # The sleeping process has the pipe until it ends.
+    reader, writer = os.pipe()
+    with open(reader, "rb") as pipe:
+        script = f"sleep 600 > /proc/{os.getpid()}/fd/{writer} & exit 3"
+        with run(end, "sh", "-c", script) as process:
+            assert process.wait(60) == 3
+            os.close(writer)
+            # A signal that the group ignores changes nothing.
+            process.send_signal(signal.SIGCONT)
+            assert process.poll() == 3
+        assert pipe.read() == b""
+
+
+def test_a_code_tells_of_the_signal(end: _End) -> None:
+    for command, code in (("exit 0", 0), ("exit 255", 255), ("kill -TERM $$", -signal.SIGTERM)):
+        with run(end, "sh", "-c", command) as process:
+            assert process.wait(60) == code
