@@ -220,7 +220,7 @@ impl FitArgs {
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
             about(limits.time_s + WAITING_S + 2.0 * proof_s),
             about(plan::full_s(limits.time_s) + proof_s),
-            self.budget.0 / 1_000_000
+            self.budget.0.div_ceil(1_000_000)
         ));
     }
 }
