@@ -186,17 +186,13 @@ impl Bottleneck {
         }
     }
 
-    /// Takes the median throughput as the rate; its interval has nine of ten seconds.
+    /// Takes the median throughput as the rate; if it varies, its interval has nine of ten rows.
     fn of_throughput(observed: &PathObservations, way: Direction) -> Option<Self> {
         let mut throughput = observed.throughput.iter();
         let (_, rates) = throughput.find(|(of, _)| *of == way)?;
-        let seconds = OverTime {
-            every_s: 1.0,
-            values: rates.clone(),
-        };
-        let rate = seconds.spread()?;
+        let rate = rates.spread()?;
         let [low, high] = rate.interval;
-        let over_time = (high - low > VARIES * rate.value).then_some(seconds);
+        let over_time = (high - low > VARIES * rate.value).then(|| rates.clone());
         (rate.value > 0.0).then(|| Self {
             rate,
             over_time,
@@ -204,8 +200,9 @@ impl Bottleneck {
             queue: None,
             queue_bytes: None,
             rate_evidence: format!(
-                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
-                rates.len()
+                "the median throughput of {} times {} s, with the range of nine of ten; a transfer that did not fill the path shows less",
+                rates.values.len(),
+                rates.every_s
             ),
             evidence: "throughput does not show it".to_owned(),
         })

@@ -188,7 +188,7 @@ impl Capture {
                     one.arrived_ns
                         .is_some_and(|at_ns| full.is_fast(one.packet.at_ns, at_ns))
                 });
-                throughput.push((*way, full.rates));
+                throughput.push((*way, full.over_time()));
             }
         }
         let start_ns = directions

@@ -7,6 +7,7 @@ use record::{Measurement, Phase, Record};
 use serde::Deserialize;
 use serde_json::Value;
 use stats::losses::Losses;
+use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
 use crate::observations::{
@@ -18,8 +19,10 @@ use crate::over_time::OverTime;
 const USUAL_PING: u32 = 14 + 84;
 /// Sequence numbers of ICMP have 16 bits.
 const WRAPS: i64 = 1 << 16;
-/// The least number of delays, or of seconds, that describe a path.
+/// The least number of delays, or of rows of throughput, that describe a path.
 const FEWEST: usize = 10;
+/// The share of the usual time between two rows by which a distance of rows may differ from it.
+const UNEVEN: f64 = 0.1;
 /// The most packets that the sequence numbers of a file may cover.
 const MOST: i64 = 1_000_000;
 /// The least MTU of IPv4 in bytes (RFC 791, section 3.2).
@@ -183,7 +186,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
         one.is_empty() || (one.every_s > 0.0 && rates.all(|rate| is_amount(*rate)))
     };
     let mut loaded = observed.loaded.iter();
-    let mut rates = observed.throughput.iter().flat_map(|(_, rates)| rates);
+    let mut throughput = observed.throughput.iter();
     is_session(&observed.idle)
         && loaded.all(|one| {
             is_session(&one.probes)
@@ -193,7 +196,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
                 && is_time(one.until_s)
         })
         && observed.searches.iter().all(|(_, load)| is_load(load))
-        && rates.all(|rate| is_amount(*rate))
+        && throughput.all(|(_, one)| are_arrivals(one) && is_time(one.every_s))
         && observed.mtu.is_none_or(|mtu| mtu >= LEAST_MTU)
 }
 
@@ -206,14 +209,14 @@ pub(crate) fn enough(observed: PathObservations) -> Result<PathObservations, Fil
     let delays = idle
         .iter()
         .filter(|probe| probe.rtt_ms.is_some() || probe.one_way_ms.iter().any(Option::is_some));
-    let (delays, seconds) = (
+    let (delays, rows) = (
         delays.count(),
-        observed.throughput.iter().map(|(_, all)| all.len()),
+        observed.throughput.iter().map(|(_, all)| all.values.len()),
     );
-    match (delays, seconds.max()) {
+    match (delays, rows.max()) {
         _ if !observed.loaded.is_empty() => Ok(observed),
         (FEWEST.., _) | (_, Some(FEWEST..)) => Ok(observed),
-        (_, Some(seconds)) => Err(FileError::TooFew(seconds, "seconds")),
+        (_, Some(rows)) => Err(FileError::TooFew(rows, "rows of throughput")),
         (delays, None) => Err(FileError::TooFew(delays, "delays")),
     }
 }
@@ -305,9 +308,10 @@ fn packet_log(text: &str) -> Result<ProbeSession, FileError> {
     })
 }
 
-/// Reads the throughput of each second in the direction down: lines of seconds and Mbit/s, with or without a header.
+/// Reads the throughput in the direction down: lines of seconds and Mbit/s at equal distances, with or without a header.
 fn throughput(text: &str) -> Result<PathObservations, FileError> {
     let mut rates = Vec::new();
+    let mut times = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let cells = text.split([',', ' ', '\t']).filter(|cell| !cell.is_empty());
         let cells: Vec<&str> = cells.collect();
@@ -315,6 +319,7 @@ fn throughput(text: &str) -> Result<PathObservations, FileError> {
         match numbers.as_slice() {
             [at_s, mbit] if at_s.is_finite() && mbit.is_finite() && *mbit >= 0.0 => {
                 rates.push(mbit * 1e6);
+                times.push((line, *at_s));
             }
             // The header names the columns.
             [] if line == 1 || cells.is_empty() => {
@@ -329,10 +334,37 @@ fn throughput(text: &str) -> Result<PathObservations, FileError> {
             }
         }
     }
+    let over_time = OverTime {
+        every_s: between_rows_s(&times)?,
+        values: rates,
+    };
     Ok(PathObservations {
-        throughput: vec![(Direction::Down, rates)],
+        throughput: vec![(Direction::Down, over_time)],
         ..PathObservations::default()
     })
+}
+
+/// Returns the time in seconds between two rows, each with its line and its time, which must be at equal distances. A single
+/// row counts as a second.
+fn between_rows_s(times: &[(usize, f64)]) -> Result<f64, FileError> {
+    let [(_, first_s), .., (_, last_s)] = times else {
+        return Ok(1.0);
+    };
+    let distances = times.windows(2).map(|pair| pair[1].1 - pair[0].1);
+    let distances: Vec<f64> = distances.collect();
+    let usual_s = quantile(&sorted(&distances), 0.5).unwrap_or_default();
+    let later = times.iter().skip(1).zip(&distances);
+    for ((line, at_s), distance_s) in later {
+        let is_equal = (distance_s - usual_s).abs() <= UNEVEN * usual_s;
+        if !(usual_s > 0.0 && is_equal) {
+            let cause = format!(
+                "the time {at_s} s is {distance_s} s after that of the row before, and the usual distance is {usual_s} s: the rows need \
+                 rising times at equal distances, one row for each interval"
+            );
+            return Err(FileError::Line { line: *line, cause });
+        }
+    }
+    Ok((last_s - first_s) / distances.len() as f64)
 }
 
 /// Returns whether the name of a column has the unit Mbit/s.
@@ -695,6 +727,28 @@ mod tests {
         );
         assert!(varying.contains("\\n40s,\\n\" }"), "{varying}");
         assert!(!varying.contains("\nrate = "), "{varying}");
+    }
+
+    #[test]
+    fn the_times_of_a_table_are_those_of_its_trace() {
+        let table = |every_s: u32| -> String {
+            let rows = (0..40).map(|row| format!("{},{}\n", every_s * row, 8 + row % 5));
+            rows.collect()
+        };
+        let found = crate::LinkFit::of(&read(&table(10)).unwrap());
+        let over_time = found.down.bottleneck.unwrap().over_time.unwrap();
+        assert_eq!((over_time.every_s, over_time.values.len()), (10.0, 40));
+        // Times of a logger are not exact.
+        let late = table(10).replace("\n50,", "\n50.4,");
+        assert_eq!(read(&late).unwrap().throughput[0].1.every_s, 10.0);
+        let lacking = table(10).replace("\n50,8\n", "\n");
+        let error = read(&lacking).unwrap_err().to_string();
+        assert!(
+            error.starts_with("line 6: the time 60 s is 20 s after that of the row before"),
+            "{error}"
+        );
+        let error = read(&table(0)).unwrap_err().to_string();
+        assert!(error.contains("rising times at equal distances"), "{error}");
     }
 
     #[test]

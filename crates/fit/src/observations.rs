@@ -34,9 +34,9 @@ pub struct PathObservations {
     pub loaded: Vec<LoadedSession>,
     /// The load of the search that exceeded the rate of each direction. The path was idle before.
     pub searches: Vec<(Direction, LoadTraffic)>,
-    /// The throughput of a direction in each second, in bit/s, from a table, or from a capture in which the direction was full.
+    /// The throughput of a direction over time, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub throughput: Vec<(Direction, Vec<f64>)>,
+    pub throughput: Vec<(Direction, OverTime)>,
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
