@@ -17,7 +17,7 @@ pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
 /// The payload of a probe of `farwire measure probe` in bytes, unless it has another size.
 const PROBE_PAYLOAD: u32 = 104;
 /// The time in seconds between two sessions that are joined. It only has to be longer than an interval of probes.
-const BETWEEN_SESSIONS_S: f64 = 10.0;
+pub(crate) const BETWEEN_SESSIONS_S: f64 = 10.0;
 /// The time in seconds between two readings of a load of which there is only one.
 const READING_S: f64 = 1.0;
 
