@@ -170,6 +170,11 @@ impl Bottleneck {
         })
     }
 
+    /// Returns whether it is a policer whose burst is not visible, although every policer has one.
+    pub(crate) fn has_assumed_burst(&self) -> bool {
+        self.queue == Some(QueueKind::Policed) && self.burst_bytes.is_none()
+    }
+
     /// Returns the time that the bottleneck needs for a probe of this number of L2 bytes.
     pub(crate) fn served(&self, wire_bytes: u32) -> Served {
         // A policer passes a probe immediately.

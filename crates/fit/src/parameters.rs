@@ -7,11 +7,15 @@ use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterFit, JitterLaw};
 use crate::estimate::Estimate;
 use crate::loss::LossFit;
+use crate::profile::ASSUMED_POLICER_BURST;
 use crate::queue::QueueKind;
 use crate::{DIRECTIONS, DirectionFit, LinkFit};
 
 /// The word of a parameter that the observations do not show.
 const NOT_LEARNT: &str = "not learnt";
+
+/// The word of a parameter that a link needs and the observations do not show.
+const ASSUMED: &str = "assumed";
 
 /// A fitted parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -210,6 +214,12 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
             evidence,
         )
     }));
+    if fit.has_assumed_burst() {
+        let evidence = format!(
+            "it was not visible; the link has {ASSUMED_POLICER_BURST} bytes, because every policer has a burst"
+        );
+        rows.push(Parameter::word("rate burst", ASSUMED, evidence));
+    }
     let kind = fit.queue.map_or(NOT_LEARNT, QueueKind::name);
     rows.push(Parameter::word("queue kind", kind, fit.evidence.clone()));
     let Some(queue) = fit.queue else {

@@ -21,8 +21,8 @@ const LEAST_LOSS_PERCENT: f64 = 0.001;
 const ETHERNET_MTU: f64 = 1500.0;
 /// The bytes that a queue holds at least: a full packet.
 const LEAST_QUEUE_BYTES: f64 = 1514.0;
-/// The bytes that a policer without a visible burst lets pass: ten full packets.
-const LEAST_POLICER_BURST: f64 = 15_140.0;
+/// The bytes that a policer without a visible burst is assumed to let pass: ten full packets.
+pub(crate) const ASSUMED_POLICER_BURST: f64 = 15_140.0;
 
 /// The most lines of a trace, so that it can be a part of the file.
 const MOST_LINES: f64 = 2000.0;
@@ -247,9 +247,13 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
     let rate = found.rate;
     let burst = found.burst_bytes.map(|burst| burst.value);
     if found.queue == Some(QueueKind::Policed) {
-        let burst = burst.unwrap_or(LEAST_POLICER_BURST);
+        let about = match found.has_assumed_burst() {
+            true => "a policer, whose burst was not visible and is assumed; ",
+            false => "a policer; ",
+        };
+        let burst = burst.unwrap_or(ASSUMED_POLICER_BURST);
         let value = format!("{},burst={burst:.0}b", bits(rate.value));
-        return vec![line("police", value, "a policer; ", rate, bits)];
+        return vec![line("police", value, about, rate, bits)];
     }
     let burst = burst.map_or(String::new(), |burst| format!(",burst={burst:.0}b"));
     let constant = found.over_time.is_none();

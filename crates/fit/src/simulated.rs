@@ -506,6 +506,35 @@ fn flows_that_do_not_wait_for_an_unknown_reason_are_written_with_a_comment() {
 }
 
 #[test]
+fn the_burst_of_a_policer_that_was_not_visible_is_marked_as_assumed() {
+    let mut found = fit("delay = '15ms'\npolice = '5mbit,burst=64KiB'");
+    let origin = Origin {
+        name: "203.0.113.7".to_owned(),
+        date: "2026-11-27".to_owned(),
+    };
+    let bursts = |found: &LinkFit| {
+        let rows = found.parameters().into_iter();
+        let bursts = rows.filter(|row| row.name == "rate burst");
+        bursts.map(|row| row.word).collect::<Vec<Option<String>>>()
+    };
+    assert_eq!(bursts(&found), [None, None]);
+    assert!(!found.to_toml(&origin).contains("assumed"));
+    for direction in [&mut found.up, &mut found.down] {
+        direction.bottleneck.as_mut().unwrap().burst_bytes = None;
+    }
+    assert_eq!(
+        bursts(&found),
+        [Some("assumed".to_owned()), Some("assumed".to_owned())]
+    );
+    let text = found.to_toml(&origin);
+    assert!(text.contains(",burst=15140b\""), "{text}");
+    assert!(
+        text.contains("whose burst was not visible and is assumed"),
+        "{text}"
+    );
+}
+
+#[test]
 fn unrelated_clocks_give_half_of_the_round_trip_and_the_same_rate() {
     let mut observed = observe("delay = '20ms'\nrate = '10mbit'\nqueue = '60ms'");
     let sessions = observed.loaded.iter_mut().map(|one| &mut one.probes);
