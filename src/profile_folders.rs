@@ -274,6 +274,7 @@ mod tests {
             down: direction,
             one_way: true,
             duplicated_percent: None,
+            sessions: 1,
         };
         let origin = Origin {
             name: "192.0.2.1".to_owned(),

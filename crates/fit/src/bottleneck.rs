@@ -7,7 +7,7 @@ use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
 use crate::over_time::OverTime;
-use crate::queue::{Queue, QueueKind, idle_delays, range};
+use crate::queue::{Queue, QueueKind, idle_delays, median, range};
 use crate::varying_rate::{VARIES, VaryingRate};
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
@@ -195,17 +195,21 @@ impl Bottleneck {
     fn of_throughput(observed: &PathObservations, way: Direction) -> Option<Self> {
         let mut throughput = observed.throughput.iter();
         let (_, rates) = throughput.find(|(of, _)| *of == way)?;
-        let rate = rates.spread()?;
-        let [low, high] = rate.interval;
-        let over_time = (high - low > VARIES * rate.value).then(|| rates.clone());
+        let spread = rates.spread()?;
+        let [low, high] = spread.interval;
+        let varies = high - low > VARIES * spread.value;
+        let (rate, range) = match varies {
+            true => (spread, ", with the range of nine of ten"),
+            false => (median(&rates.values)?, ""),
+        };
         (rate.value > 0.0).then(|| Self {
             rate,
-            over_time,
+            over_time: varies.then(|| rates.clone()),
             burst_bytes: None,
             queue: None,
             queue_bytes: None,
             rate_evidence: format!(
-                "the median throughput of {} times {} s, with the range of nine of ten; a transfer that did not fill the path shows less",
+                "the median throughput of {} times {} s{range}; a transfer that did not fill the path shows less",
                 rates.values.len(),
                 rates.every_s
             ),

@@ -33,6 +33,7 @@ impl LinkFit {
             down: direction(Direction::Down),
             one_way: sessions.iter().all(|one| one.one_way),
             duplicated_percent: of_most(sessions, |one| one.duplicated_percent),
+            sessions: sessions.len(),
         })
     }
 
@@ -177,6 +178,7 @@ fn queue(all: &[QueueKind]) -> (Option<QueueKind>, Option<String>) {
 mod tests {
     use super::*;
     use crate::over_time::OverTime;
+    use crate::{IntervalKind, Origin};
 
     fn session(delay_ms: f64, rate: f64, queue: QueueKind) -> LinkFit {
         let direction = DirectionFit {
@@ -207,6 +209,7 @@ mod tests {
             down: direction,
             one_way: true,
             duplicated_percent: None,
+            sessions: 1,
         }
     }
 
@@ -233,6 +236,15 @@ mod tests {
         let rate = rows.iter().find(|row| row.name == "rate").unwrap();
         assert_eq!(rate.sessions, Some([8.0, 11.0]));
         assert_eq!(rate.estimate.unwrap().value, 10.0);
+        assert_eq!(rate.interval_kind, IntervalKind::OfSessions);
+        let text = LinkFit::combined(&sessions).unwrap().to_toml(&Origin {
+            name: "203.0.113.7".to_owned(),
+            date: "2026-11-27".to_owned(),
+        });
+        assert!(
+            text.contains("the range of the 95 % intervals of 3 sessions"),
+            "{text}"
+        );
     }
 
     #[test]

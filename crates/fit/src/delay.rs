@@ -158,7 +158,7 @@ impl DelayFit {
             true => mean(&values)?,
             false => {
                 let median = Quantile::of(&values, 0.5)?;
-                Estimate::new(median.value, median.interval.unwrap_or([median.value; 2]))
+                Estimate::with_known(median.value, median.interval)
             }
         };
         Some(Self {
@@ -187,7 +187,11 @@ fn mean(values: &[f64]) -> Option<Estimate> {
     let together = kept.len().div_ceil(MOST_VALUES).max(1);
     let means: Vec<f64> = kept.chunks(together).filter_map(t_interval::mean).collect();
     let mean = t_interval::mean(&kept)?;
-    Some(Estimate::new(mean, SeriesMean::of(&means)?.interval))
+    let series = SeriesMean::of(&means).filter(|series| series.enough);
+    Some(Estimate::with_known(
+        mean,
+        series.map(|series| series.interval),
+    ))
 }
 
 /// The packets that skip the delay.
@@ -238,7 +242,7 @@ impl JitterFit {
         // The errors of both percentiles add up as those of independent values.
         let error = |one: Quantile| {
             one.interval
-                .map_or(range / 2.0, |[low, high]| (high - low) / 2.0)
+                .map_or(f64::INFINITY, |[low, high]| (high - low) / 2.0)
         };
         let range = Estimate::within(range, error(low).hypot(error(high)));
         let [half_width, deviation] =
@@ -321,4 +325,16 @@ pub(crate) fn half_life(probes: &[(f64, f64)]) -> Option<Estimate> {
         half_life(correlation),
         [half_life(low), half_life(high)],
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn similar_delays_have_no_interval() {
+        let delays = (0..40).map(|at| (f64::from(at) / 100.0, 20.0 + f64::from(at) / 1e3));
+        let found = DelayFit::of(&delays.collect::<Vec<_>>(), 0.1, 0.0).unwrap();
+        assert_eq!((found.jitter, found.ms.known_interval()), (None, None));
+    }
 }

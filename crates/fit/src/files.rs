@@ -730,6 +730,29 @@ mod tests {
     }
 
     #[test]
+    fn a_constant_throughput_has_the_interval_of_its_median_and_a_varying_one_a_range() {
+        let rate = |rows: Vec<String>| {
+            let rows = crate::LinkFit::of(&read(&rows.concat()).unwrap()).parameters();
+            rows.into_iter().find(|row| row.unit == "Mbit/s").unwrap()
+        };
+        // From 9.0 to 9.9 Mbit/s, in another order in each ten rows.
+        let constant = |at: u32| format!("{at},9.{}\n", (7 * at + at / 10) % 10);
+        let constant = rate((0..200).map(constant).collect());
+        assert_eq!(constant.interval_kind, crate::IntervalKind::OfValue);
+        let [low, high] = constant.estimate.unwrap().known_interval().unwrap();
+        assert!(high - low < 0.5, "{constant:?}");
+        let varying = rate(
+            (0..200)
+                .map(|at| format!("{at},{}\n", 8 + at % 5))
+                .collect(),
+        );
+        assert_eq!(varying.interval_kind, crate::IntervalKind::NineOfTen);
+        assert_eq!(varying.estimate.unwrap().interval, [8.0, 12.0]);
+        let few = rate((0..10).map(|at| format!("{at},9.{}\n", at / 2)).collect());
+        assert_eq!(few.estimate.unwrap().known_interval(), None);
+    }
+
+    #[test]
     fn the_times_of_a_table_are_those_of_its_trace() {
         let table = |every_s: u32| -> String {
             let rows = (0..40).map(|row| format!("{},{}\n", every_s * row, 8 + row % 5));

@@ -41,7 +41,7 @@ pub use observations::{
     Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
 };
 pub use over_time::OverTime;
-pub use parameters::Parameter;
+pub use parameters::{IntervalKind, Parameter};
 pub use profile::Origin;
 pub use queue::QueueKind;
 
@@ -61,6 +61,8 @@ pub struct LinkFit {
     pub one_way: bool,
     /// The share of packets that are duplicated in each direction, in percent; half of what a round trip shows.
     pub duplicated_percent: Option<Estimate>,
+    /// The number of sessions behind it. The intervals of several sessions have the range of the intervals of each.
+    pub sessions: usize,
 }
 
 /// The fitted conditions of one direction.
@@ -105,6 +107,7 @@ impl LinkFit {
             down: direction(Direction::Down, down),
             one_way,
             duplicated_percent: loss::duplicated(&observed.idle),
+            sessions: 1,
         }
     }
 

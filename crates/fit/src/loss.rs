@@ -30,7 +30,8 @@ const HALVINGS: u32 = 60;
 /// The random loss of a direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossFit {
-    /// The share of lost packets in percent.
+    /// The share of lost packets in percent. If the direction is unknown, it is half of the round trip's, and its interval
+    /// reaches from none of that to all of it.
     pub percent: Estimate,
     /// The mean number of packets that are lost in a row, if they are lost in bursts.
     pub burst: Option<Estimate>,
@@ -51,11 +52,12 @@ impl LossFit {
         };
         let interval = interval(counts)?;
         let share = counts.lost as f64 / counts.of.max(1) as f64;
-        // Two directions with the same loss lose 1 - (1 - p)^2 together.
-        let percent = Estimate::new(share, interval).map(|share| match is_half {
-            true => 100.0 * (1.0 - (1.0 - share).sqrt()),
-            false => 100.0 * share,
-        });
+        let whole = Estimate::new(share, interval).map(|share| 100.0 * share);
+        let percent = match is_half {
+            // Two directions with the same loss lose 1 - (1 - p)^2 together.
+            true => of_either_direction(100.0 * (1.0 - (1.0 - share).sqrt()), whole),
+            false => whole,
+        };
         Some(Self {
             percent,
             burst: burst(counts),
@@ -189,6 +191,13 @@ fn burst(counts: Losses) -> Option<Estimate> {
     Some(Estimate::new(mean, [(mean / reach).max(1.0), mean * reach]))
 }
 
+/// Returns what a direction has of an effect that only round trips show. This value assumes that both directions have the
+/// same; one of them may have all of it, and the other one nothing.
+fn of_either_direction(value: f64, whole: Estimate) -> Estimate {
+    let [_, most] = whole.interval;
+    Estimate::new(value, [0.0, most])
+}
+
 /// Returns the share of packets that are duplicated in each direction, in percent; `None` if no answer was duplicated.
 pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
     let sent = idle.probes.len() as u64;
@@ -198,12 +207,14 @@ pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
     }
     let share = count as f64 / sent as f64;
     let interval = proportion::wilson(count, sent)?;
-    Some(Estimate::new(share, interval).map(|share| 100.0 * share / 2.0))
+    let whole = Estimate::new(share, interval).map(|share| 100.0 * share);
+    Some(of_either_direction(whole.value / 2.0, whole))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observations::Probe;
 
     /// Returns the losses of a chain of two states that loses `share` of `count` packets in bursts of `burst` packets.
     fn chain(random: &mut fastrand::Rng, count: usize, share: f64, burst: f64) -> Losses {
@@ -261,6 +272,32 @@ mod tests {
         let most = u64::MAX;
         let [low, high] = of(most, most - 1, most);
         assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0);
+    }
+
+    #[test]
+    fn the_interval_of_half_a_round_trip_has_all_of_it_in_one_direction_and_none_in_the_other() {
+        let probes = (0..1000).map(|at| Probe {
+            at_s: f64::from(at),
+            rtt_ms: (at % 50 > 0).then_some(20.0),
+            ..Probe::default()
+        });
+        let idle = ProbeSession {
+            probes: probes.collect(),
+            duplicates: 40,
+            ..ProbeSession::default()
+        };
+        let lost = LossFit::of(&idle, Direction::Up).unwrap();
+        assert!(lost.is_half && (lost.percent.value - 1.005).abs() < 0.001);
+        assert!(
+            lost.percent.contains(0.0) && lost.percent.contains(2.0),
+            "{lost:?}"
+        );
+        let duplicated = duplicated(&idle).unwrap();
+        assert!((duplicated.value - 2.0).abs() < 1e-9, "{duplicated:?}");
+        assert!(
+            duplicated.contains(0.0) && duplicated.contains(4.0),
+            "{duplicated:?}"
+        );
     }
 
     #[test]

@@ -17,6 +17,24 @@ const NOT_LEARNT: &str = "not learnt";
 /// The word of a parameter that a link needs and the observations do not show.
 const ASSUMED: &str = "assumed";
 
+/// The meaning of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalKind {
+    /// It contains the value with a probability of 95 %.
+    OfValue,
+    /// It contains nine of ten windows of a value that varies.
+    NineOfTen,
+    /// It contains the intervals of several sessions.
+    OfSessions,
+}
+
+impl IntervalKind {
+    fn is_of_value(&self) -> bool {
+        *self == Self::OfValue
+    }
+}
+
 /// A fitted parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Parameter {
@@ -28,6 +46,9 @@ pub struct Parameter {
     /// The value and its interval; absent for a word, and for a parameter that could not be fitted.
     #[serde(flatten)]
     pub estimate: Option<Estimate>,
+    /// The meaning of the interval; absent in JSON for a 95 % interval of the value.
+    #[serde(skip_serializing_if = "IntervalKind::is_of_value")]
+    pub interval_kind: IntervalKind,
     /// The least and the greatest value of a session, if several are combined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<[f64; 2]>,
@@ -52,6 +73,7 @@ impl Parameter {
             direction: None,
             name,
             estimate: Some(estimate),
+            interval_kind: IntervalKind::OfValue,
             sessions: None,
             unit,
             word: None,
@@ -64,6 +86,7 @@ impl Parameter {
             direction: None,
             name,
             estimate: None,
+            interval_kind: IntervalKind::OfValue,
             sessions: None,
             unit: "",
             word: Some(word.to_owned()),
@@ -83,10 +106,20 @@ impl LinkFit {
             })
         });
         let duplicated = self.duplicated_percent.map(|percent| {
-            let evidence = "half of the share of probes that were answered twice".to_owned();
+            let evidence = "half of the share of probes that were answered twice; the interval allows that all are of one direction"
+                .to_owned();
             Parameter::number("duplicate", percent, "%", evidence)
         });
-        each.chain(duplicated).collect()
+        let all = each.chain(duplicated);
+        match self.sessions {
+            ..2 => all.collect(),
+            _ => all
+                .map(|row| Parameter {
+                    interval_kind: IntervalKind::OfSessions,
+                    ..row
+                })
+                .collect(),
+        }
     }
 }
 
@@ -185,7 +218,9 @@ fn law(jitter: &JitterFit) -> String {
 fn loss(fit: &LossFit) -> Vec<Parameter> {
     let counts = fit.counts;
     let of = match fit.is_half {
-        true => " round trips; half for each direction, which is unknown",
+        true => {
+            " round trips; half for each direction, which is unknown, so that the interval allows all of them"
+        }
         false => " probes and datagrams below the rate",
     };
     let evidence = format!("{} of {}{of}", counts.lost, counts.of);
@@ -204,7 +239,13 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
         None => "",
     };
     let evidence = format!("{}{follows}", fit.rate_evidence);
-    let mut rows = vec![Parameter::number("rate", mbit, "Mbit/s", evidence)];
+    let mut rows = vec![Parameter {
+        interval_kind: match fit.over_time {
+            Some(_) => IntervalKind::NineOfTen,
+            None => IntervalKind::OfValue,
+        },
+        ..Parameter::number("rate", mbit, "Mbit/s", evidence)
+    }];
     rows.extend(fit.burst_bytes.map(|bytes| {
         let evidence = "what arrived faster than the rate after silence".to_owned();
         Parameter::number(

@@ -53,9 +53,13 @@ impl LinkFit {
             .chars()
             .filter(|one| !one.is_control() && !"\"[]".contains(*one))
             .collect();
+        let intervals = match self.sessions {
+            ..2 => "its 95 % interval".to_owned(),
+            count => format!("the range of the 95 % intervals of {count} sessions"),
+        };
         let mut text = format!(
             "# The path to {name} on {}, as farwire fit measured it\n#\n\
-             # [fitted] farwire fit, \"{name}\", {year}: behind each number is its 95 % interval\n",
+             # [fitted] farwire fit, \"{name}\", {year}: behind each number is {intervals}\n",
             origin.date
         );
         for way in DIRECTIONS {
@@ -118,11 +122,14 @@ fn line(
     estimate: Estimate,
     unit: fn(f64) -> String,
 ) -> Line {
-    let [low, high] = estimate.interval;
+    let interval = match estimate.known_interval() {
+        Some([low, high]) => format!("{} to {}", unit(low.max(0.0)), unit(high)),
+        None => "too few samples for an interval".to_owned(),
+    };
     Line {
         key,
         value: quoted(&value),
-        comment: format!("{about}{} to {}", unit(low.max(0.0)), unit(high)),
+        comment: format!("{about}{interval}"),
     }
 }
 
