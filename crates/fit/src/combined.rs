@@ -237,10 +237,9 @@ mod tests {
         assert_eq!(rate.sessions, Some([8.0, 11.0]));
         assert_eq!(rate.estimate.unwrap().value, 10.0);
         assert_eq!(rate.interval_kind, IntervalKind::OfSessions);
-        let text = LinkFit::combined(&sessions).unwrap().to_toml(&Origin {
-            name: "203.0.113.7".to_owned(),
-            date: "2026-11-27".to_owned(),
-        });
+        let text = LinkFit::combined(&sessions)
+            .unwrap()
+            .to_toml(&Origin::of_path("203.0.113.7", "2026-11-27"));
         assert!(
             text.contains("the range of the 95 % intervals of 3 sessions"),
             "{text}"

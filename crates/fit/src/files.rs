@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use conditions::Direction;
+use jiff::Timestamp;
 use record::{Measurement, Phase, Record};
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,6 +34,11 @@ const LONGEST_MS: f64 = 3.6e6;
 const LONGEST_S: f64 = 1e9;
 /// The most bytes, and the highest rate in bit/s.
 const MOST_BITS: f64 = 1e15;
+
+/// The characters of a day, as 2026-11-27.
+const DAY: usize = 10;
+/// The begin of the year 2000 in seconds since 1970.
+const YEAR_2000_S: i64 = 946_684_800;
 
 /// The reason why a file cannot be fitted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -86,7 +92,10 @@ pub fn read(text: &str) -> Result<PathObservations, FileError> {
         return json(text);
     }
     let observed = if text.contains("icmp_seq=") {
-        of_probes(ping(text)?)
+        PathObservations {
+            measured_on: first_stamp(text).and_then(day_of),
+            ..of_probes(ping(text)?)
+        }
     } else if first.starts_with("number,direction,") {
         of_probes(packet_log(text)?)
     } else if first
@@ -116,6 +125,7 @@ pub fn read_record(record: &Record) -> Result<PathObservations, FileError> {
         let wanted = alone.clone().filter(|one| one.args.kind == kind);
         let names: Vec<&str> = wanted.map(|one| one.name.as_str()).collect();
         let mut observed = PathObservations::default();
+        observed.measured_on = measured_on(record);
         for measured in record.runs.iter().flat_map(|run| &run.measurements) {
             if measured.invalid.is_none() && names.contains(&measured.instrument.as_str()) {
                 add(&mut observed, &measured.measurement);
@@ -132,7 +142,13 @@ fn json(text: &str) -> Result<PathObservations, FileError> {
     let value: Value = serde_json::from_str(text).map_err(wrong)?;
     let has = |key| value.get(key).is_some();
     let observed = if has("round_trips") {
-        of_probes(irtt(serde_json::from_value(value).map_err(wrong)?)?)
+        let parsed: Irtt = serde_json::from_value(value).map_err(wrong)?;
+        let mut stamps = parsed.round_trips.iter();
+        let began_ns = stamps.find_map(|one| one.timestamps.client.send.wall);
+        PathObservations {
+            measured_on: began_ns.and_then(|ns| day_of(ns / 1_000_000_000)),
+            ..of_probes(irtt(parsed)?)
+        }
     } else if has("samples") {
         let mut observed = PathObservations::default();
         add(
@@ -146,6 +162,28 @@ fn json(text: &str) -> Result<PathObservations, FileError> {
         return Err(FileError::UnknownForm);
     };
     enough(observed)
+}
+
+/// Returns the day of a time in seconds since 1970 in UTC, as 2026-11-27; `None` before the year 2000, which has the times of
+/// clocks that begin at 0, and beyond the year 9999.
+pub fn day_of(seconds: i64) -> Option<String> {
+    let time = Timestamp::from_second(seconds).ok()?;
+    if seconds < YEAR_2000_S {
+        return None;
+    }
+    Some(time.to_string().chars().take(DAY).collect())
+}
+
+/// Returns the day on which a record began.
+fn measured_on(record: &Record) -> Option<String> {
+    let began: Timestamp = record.head.started_at.parse().ok()?;
+    day_of(began.as_second())
+}
+
+/// Returns the first time of the output of `ping -D`, in whole seconds since 1970.
+fn first_stamp(text: &str) -> Option<i64> {
+    let mut stamps = text.lines().filter_map(|line| line.strip_prefix('['));
+    stamps.find_map(|line| line.split_once(['.', ']'])?.0.parse().ok())
 }
 
 pub(crate) fn of_probes(idle: ProbeSession) -> PathObservations {
@@ -608,6 +646,8 @@ mod tests {
             "{lost:?}"
         );
         assert!(!found.reordered[1]);
+        let day = read(&pings(100, |_| false)).unwrap().measured_on;
+        assert_eq!(day.as_deref(), Some("2023-11-14"));
     }
 
     #[test]
@@ -712,10 +752,7 @@ mod tests {
         let link = |mbit: fn(u32) -> u32| {
             let rows = (0..40).map(|second| format!("{second},{}\n", mbit(second)));
             let found = crate::LinkFit::of(&read(&rows.collect::<String>()).unwrap());
-            let text = found.to_toml(&crate::Origin {
-                name: "a file".to_owned(),
-                date: "2026-11-27".to_owned(),
-            });
+            let text = found.to_toml(&crate::Origin::of_path("a file", "2026-11-27"));
             let spec: conditions::LinkSpec = conditions::read::toml_text(&text).unwrap();
             spec.check().unwrap();
             text

@@ -35,7 +35,7 @@ pub use comparison::{
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
 pub use estimate::Estimate;
-pub use files::{FileError, read, read_record};
+pub use files::{FileError, day_of, read, read_record};
 pub use loss::LossFit;
 pub use observations::{
     Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
