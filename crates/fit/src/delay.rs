@@ -49,6 +49,8 @@ pub struct DelayFit {
     pub probes: usize,
     /// The number of packets that could not be paired, so that they do not count.
     pub unclear: u64,
+    /// The number of sessions that do not count, because they have only round trips, and others have delays in each direction.
+    pub round_trips_only: usize,
 }
 
 /// The random part of a delay.
@@ -170,6 +172,7 @@ impl DelayFit {
             reorders: false,
             probes: values.len(),
             unclear: 0,
+            round_trips_only: 0,
         })
     }
 }

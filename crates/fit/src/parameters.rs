@@ -159,6 +159,10 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         0 => String::new(),
         count => format!("; {count} packets could not be paired and do not count"),
     };
+    let left_out = match fit.round_trips_only {
+        0 => String::new(),
+        count => format!("; {count} sessions with only round trips do not count"),
+    };
     let transmission = match fit.without_transmission {
         true => ", without their own transmission",
         false => "",
@@ -171,7 +175,7 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         )
     });
     let evidence = format!(
-        "{measured}{statistic} of {} idle probes{transmission}{unclear}{follows}",
+        "{measured}{statistic} of {} idle probes{transmission}{unclear}{left_out}{follows}",
         fit.probes
     );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];
