@@ -24,6 +24,8 @@ const FALL: f64 = 1.92;
 pub(crate) const LONGEST_BURST: f64 = 8.0;
 /// The longest mean length of bursts as a multiple of the one that was observed.
 const LONGER_BURST: f64 = 4.0;
+/// The mean length of bursts, in packets, up to which losses are as good as independent.
+const HARDLY_BURSTS: f64 = 1.5;
 /// The number of halvings that find the end of an interval to more digits than are shown.
 const HALVINGS: u32 = 60;
 
@@ -64,6 +66,18 @@ impl LossFit {
             counts,
             is_half,
         })
+    }
+
+    /// Returns the longest mean length of bursts, in packets, that the losses do not exclude, if they do not show whether they
+    /// come in bursts: the share of losses that follow another one then has an interval that reaches to these bursts.
+    pub(crate) fn possible_burst(&self) -> Option<f64> {
+        let Losses { of, lost, bursts } = self.counts;
+        if self.burst.is_some() || lost >= of {
+            return None;
+        }
+        let [_, most] = proportion::wilson(lost.saturating_sub(bursts), lost)?;
+        let longest = 1.0 / (1.0 - most).max(1.0 / lost as f64);
+        (longest > HARDLY_BURSTS).then_some(longest)
     }
 
     /// Returns the share of packets that are lost, from 0 to 1.
@@ -214,7 +228,8 @@ pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observations::Probe;
+    use crate::observations::{PathObservations, Probe};
+    use crate::{LinkFit, Origin};
 
     /// Returns the losses of a chain of two states that loses `share` of `count` packets in bursts of `burst` packets.
     fn chain(random: &mut fastrand::Rng, count: usize, share: f64, burst: f64) -> Losses {
@@ -298,6 +313,40 @@ mod tests {
             duplicated.contains(0.0) && duplicated.contains(4.0),
             "{duplicated:?}"
         );
+    }
+
+    #[test]
+    fn few_losses_that_may_be_bursts_are_said_to_be_indistinguishable() {
+        let observed = |lost_every: u32| {
+            let probes = (0..2000).map(|at| Probe {
+                at_s: f64::from(at) / 100.0,
+                rtt_ms: (at % lost_every > 0).then_some(20.0),
+                ..Probe::default()
+            });
+            PathObservations {
+                idle: ProbeSession {
+                    probes: probes.collect(),
+                    ..ProbeSession::default()
+                },
+                ..PathObservations::default()
+            }
+        };
+        let bursts = |lost_every| {
+            let found = LinkFit::of(&observed(lost_every));
+            let text = found.to_toml(&Origin::of_path("192.0.2.1", "2026-11-27"));
+            let mut rows = found.parameters().into_iter();
+            let row = rows.find(|row| row.name == "loss burst");
+            (
+                row.and_then(|row| row.word),
+                text.contains("bursts cannot be distinguished"),
+            )
+        };
+        // Four losses may be single ones of short bursts, and 200 that never follow each other are not.
+        assert_eq!(
+            bursts(500),
+            (Some("cannot be distinguished".to_owned()), true)
+        );
+        assert_eq!(bursts(10), (None, false));
     }
 
     #[test]

@@ -233,6 +233,13 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
         let evidence = format!("{} losses in {} bursts", counts.lost, counts.bursts);
         Parameter::number("loss burst", burst, "packets", evidence)
     }));
+    rows.extend(fit.possible_burst().map(|longest| {
+        let evidence = format!(
+            "{} losses in {} bursts do not exclude bursts of {longest:.1} packets on average; the link loses packets independently",
+            counts.lost, counts.bursts
+        );
+        Parameter::word("loss burst", "cannot be distinguished", evidence)
+    }));
     rows
 }
 

@@ -216,10 +216,14 @@ fn loss(loss: &LossFit) -> Option<Line> {
         let least = 1.01 / (1.0 - share.value.min(99.0) / 100.0);
         format!(",burst={:.2}", burst.value.max(least))
     });
+    let about = match loss.possible_burst() {
+        Some(_) => "bursts cannot be distinguished; ",
+        None => "",
+    };
     Some(line(
         "loss",
         percent(share.value) + &burst,
-        "",
+        about,
         share,
         percent,
     ))
