@@ -110,6 +110,7 @@ fn delay(all: &[DelayFit]) -> Option<DelayFit> {
             law,
             misfit: jitters.iter().map(|one| one.misfit).fold(0.0, f64::max),
             is_clear: jitters.iter().all(|one| one.is_clear && one.law == law),
+            is_rejected: jitters.iter().any(|one| one.is_rejected),
             half_life_ms: of_most(&jitters, |one| one.half_life_ms),
         })
     };

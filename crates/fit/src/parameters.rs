@@ -208,6 +208,12 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
 
 fn law(jitter: &JitterFit) -> String {
     let name = jitter.law.name();
+    if jitter.is_rejected {
+        return format!(
+            "no law fits: shares of probes differ from the nearest one, {name}, by up to {:.1} %, which chance does not explain",
+            100.0 * jitter.misfit
+        );
+    }
     let choice = match (jitter.law, jitter.is_clear) {
         (_, true) => "",
         (JitterLaw::Uniform, false) => "; normal fits hardly worse",

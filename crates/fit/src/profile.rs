@@ -191,7 +191,11 @@ fn delay(delay: &DelayFit, half: &str) -> Vec<Line> {
         if delay.reorders {
             value += ",free";
         }
-        lines.push(line("jitter", value, "spread ", jitter.spread_ms, ms));
+        let about = match jitter.is_rejected {
+            true => "no law fits, and this is the nearest one; spread ",
+            false => "spread ",
+        };
+        lines.push(line("jitter", value, about, jitter.spread_ms, ms));
     }
     if let Some(skipped) = delay.skipped_percent {
         lines.push(line(
