@@ -124,8 +124,10 @@ pub fn read_record(record: &Record) -> Result<PathObservations, FileError> {
     let of_kind = |kind: &str| {
         let wanted = alone.clone().filter(|one| one.args.kind == kind);
         let names: Vec<&str> = wanted.map(|one| one.name.as_str()).collect();
-        let mut observed = PathObservations::default();
-        observed.measured_on = measured_on(record);
+        let mut observed = PathObservations {
+            measured_on: measured_on(record),
+            ..PathObservations::default()
+        };
         for measured in record.runs.iter().flat_map(|run| &run.measurements) {
             if measured.invalid.is_none() && names.contains(&measured.instrument.as_str()) {
                 add(&mut observed, &measured.measurement);

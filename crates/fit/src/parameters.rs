@@ -161,7 +161,7 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
     };
     let left_out = match fit.round_trips_only {
         0 => String::new(),
-        count => format!("; {count} sessions with only round trips do not count"),
+        count => format!("; sessions with only round trips, which do not count: {count}"),
     };
     let transmission = match fit.without_transmission {
         true => ", without their own transmission",

@@ -186,7 +186,13 @@ impl<'a> Path<'a> {
             held_out = held_out.and_then(|()| Err(too_expensive()));
         }
         let held_out = match held_out {
-            Ok(()) => self.hold_out(limits.proof_s())?,
+            Ok(()) => match self.hold_out(limits.proof_s()) {
+                Ok(found) => found,
+                Err(failure) => {
+                    self.check_stop()?;
+                    Err(failure.to_string())
+                }
+            },
             Err(cause) => Err(cause),
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
