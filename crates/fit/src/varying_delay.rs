@@ -38,8 +38,8 @@ pub(crate) struct VaryingDelay {
 }
 
 impl VaryingDelay {
-    /// Finds whether delays, each with its time in seconds, vary from window to window of the longest session, by more than the time that the
-    /// bottleneck needs for a probe, which has a range of `served_range_ms`.
+    /// Finds whether delays, each with its time in seconds, vary from window to window of the longest session, by more than the
+    /// time that the bottleneck needs for a probe, which has a range of `served_range_ms`.
     ///
     /// It is an analysis of variance with one factor, the window. Neighbouring delays within a window are similar, so that n
     /// of them show as much as n (1 - r) / (1 + r) independent ones, where r is their correlation.
