@@ -11,10 +11,12 @@ use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{FarEnd, Kind, Parameters};
+use instruments::stamp::load_around_probes;
 use netio::tcp;
 use record::{Measurement, Phase};
 use serde_json::{Value, json};
 use stats::layers::ip_header;
+use stats::order_statistics::{percentile, sorted};
 
 use crate::notes::note;
 
@@ -45,9 +47,12 @@ const CONNECT_TIMEOUT: &str = "10s";
 const SEARCH_PART: f64 = 0.25;
 /// The least time in seconds of the measurement that is compared with the fitted link.
 const LEAST_PROOF_S: f64 = 14.0;
-/// The part of that time for which it loads each direction: a third of seven eighths for each of its three loads, two of
-/// which load a direction.
-const PROOF_LOADED: f64 = 2.0 / 3.0 * 7.0 / 8.0;
+/// The loads of that measurement in each direction, of three in total.
+const PROOF_LOADS: f64 = 2.0;
+/// The part of that time for which each of its three loads lasts on a short path.
+const PROOF_LOADED: f64 = 1.0 / 3.0 * 7.0 / 8.0;
+/// The share of idle round trips that the one which counts for the times of loads is not below.
+const LONG_ROUND_TRIP: f64 = 0.95;
 
 /// The path to a far end.
 pub(super) struct Path<'a> {
@@ -91,10 +96,23 @@ impl Limits {
         (self.time_s / 3.0).max(LEAST_PROOF_S)
     }
 
-    /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s.
-    fn proof_bytes(&self, rates: f64) -> f64 {
-        PROOF_LOADED * self.proof_s() * rates / 8.0
+    /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s, and on
+    /// which a load lasts for `around_s` longer than the probes beside it.
+    fn proof_bytes(&self, rates: f64, around_s: f64) -> f64 {
+        let load_s = PROOF_LOADED * self.proof_s() + around_s - plan::AROUND_S;
+        PROOF_LOADS * load_s * rates / 8.0
     }
+}
+
+/// The numbers that determine how much the loads send.
+#[derive(Clone, Copy)]
+struct Costs {
+    /// The sum of the rates of both directions of the path, in bit/s.
+    rates: f64,
+    /// The sum of the rates of the strong and the gentle load of each direction, in bit/s.
+    loads: f64,
+    /// The time in seconds for which a load lasts longer than the probes beside it.
+    around_s: f64,
 }
 
 impl<'a> Path<'a> {
@@ -144,29 +162,37 @@ impl<'a> Path<'a> {
             lacks.extend(self.search(way, &mut observed, &mut most)?);
             left += most;
         }
-        let rates: f64 = observed
-            .searches
-            .iter()
-            .map(|(way, load)| self.rate(*way, load, &observed.idle))
-            .sum();
+        let costs = self.costs(&observed);
         let held_out = self.can_hold_out(limits, &observed);
-        let (probed_s, held_out) = share_out(limits, probed_s, rates, left, held_out)?;
+        let (probed_s, mut held_out) = share_out(limits, probed_s, costs, left, held_out)?;
         let proof = if held_out.is_ok() {
-            limits.proof_bytes(rates)
+            limits.proof_bytes(costs.rates, costs.around_s)
         } else {
             0.0
         };
-        let bytes = plan::bytes(rates, probed_s) + proof;
+        let bytes = plan::load_bytes(costs.loads, probed_s, costs.around_s) + proof;
         note(format_args!(
-            "farwire: fit: the following loads send about {:.0} MB",
-            bytes / 1e6
+            "farwire: fit: the following loads send about {:.0} MB, and at most {:.0} MB if faster ones are needed",
+            bytes / 1e6,
+            left / 1e6
         ));
         let mut spare = left - bytes;
+        let times = [probed_s, costs.around_s];
         for (way, search) in observed.searches.clone() {
-            lacks.extend(self.loads(way, &search, probed_s, &mut observed, &mut spare)?);
+            lacks.extend(self.loads(way, &search, times, &mut observed, &mut spare)?);
+        }
+        let rates = self.highest_rates(&observed);
+        if limits.proof_bytes(rates, costs.around_s) > proof + spare {
+            held_out = held_out.and_then(|()| Err(too_expensive()));
         }
         let held_out = match held_out {
-            Ok(()) => self.hold_out(limits.proof_s())?,
+            Ok(()) => match self.hold_out(limits.proof_s()) {
+                Ok(found) => found,
+                Err(failure) => {
+                    self.check_stop()?;
+                    Err(failure.to_string())
+                }
+            },
             Err(cause) => Err(cause),
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
@@ -258,21 +284,51 @@ impl<'a> Path<'a> {
         plan::served(load, LossFit::of(idle, way).as_ref())
     }
 
+    /// Returns the sum of the highest rates of both directions that a load has found, in bit/s.
+    fn highest_rates(&self, observed: &PathObservations) -> f64 {
+        let highest = |(way, search): &(Direction, LoadTraffic)| {
+            let loaded = observed.loaded.iter().filter(|one| one.direction == *way);
+            let loads = loaded.map(|one| &one.load).chain([search]);
+            let rates = loads.map(|load| self.rate(*way, load, &observed.idle));
+            rates.fold(0.0, f64::max)
+        };
+        observed.searches.iter().map(highest).sum()
+    }
+
+    /// Returns what the loads cost on a path of which the search has found the rates.
+    fn costs(&self, observed: &PathObservations) -> Costs {
+        let rates = observed.searches.iter().map(|(way, search)| {
+            let rate = self.rate(*way, search, &observed.idle);
+            (rate, plan::both_loads(rate, search.wire_bytes))
+        });
+        let (rates, loads): (Vec<f64>, Vec<f64>) = rates.unzip();
+        let round_trips = observed.idle.probes.iter();
+        let round_trips: Vec<f64> = round_trips.filter_map(|probe| probe.rtt_ms).collect();
+        Costs {
+            rates: rates.iter().sum(),
+            loads: loads.iter().sum(),
+            around_s: around_s(&round_trips),
+        }
+    }
+
     /// Loads a direction strongly and, if it can be probed meanwhile, gently. If the strong load does not always exceed the
-    /// rate, faster loads take its place, as far as they send at most `spare` bytes; a rate that varies has no gentle load.
-    /// Returns what they do not show, with the reasons.
+    /// rate, faster loads take its place, as far as they send at most `spare` bytes; a rate that varies has no gentle load. The
+    /// times in seconds are those of the probes beside a load, and by which the load lasts longer. Returns what they do not
+    /// show, with the reasons.
     fn loads(
         &self,
         way: Direction,
         search: &LoadTraffic,
-        probed_s: f64,
+        [probed_s, around_s]: [f64; 2],
         observed: &mut PathObservations,
         spare: &mut f64,
     ) -> Result<Vec<String>, Failure> {
         let mut lacks = Vec::new();
+        let searched = self.rate(way, search, &observed.idle);
+        let planned_gentle = plan::gentle(searched, search.wire_bytes);
         let mut strong = LoadPlan {
             direction: way,
-            rate: plan::strong(self.rate(way, search, &observed.idle)),
+            rate: plan::strong(searched),
             datagram: search.wire_bytes,
             probed_s,
             timeout: STRONG_TIMEOUT,
@@ -282,9 +338,12 @@ impl<'a> Path<'a> {
         for left in (0..=plan::MOST_FASTER).rev() {
             let load = match self.loaded(&strong, observed) {
                 Ok(load) => load,
-                Err(failure) if left == plan::MOST_FASTER => return Err(failure),
-                Err(_) => {
+                Err(failure) => {
                     self.check_stop()?;
+                    if left == plan::MOST_FASTER {
+                        lacks.push(format!("the rate {} and its queue: {failure}", way.name()));
+                        return Ok(lacks);
+                    }
                     cause = "failed";
                     break;
                 }
@@ -307,12 +366,27 @@ impl<'a> Path<'a> {
                         timeout: gentle_timeout(session),
                         ..strong
                     };
-                    self.loaded(&gentle, observed)?;
+                    // The strong load may have found a higher rate than the search.
+                    let more = plan::load_bytes(rate - planned_gentle, probed_s, around_s);
+                    let lack = if more > *spare {
+                        Some("the budget allows no gentle load".to_owned())
+                    } else {
+                        *spare -= more;
+                        let loaded = self.loaded(&gentle, observed);
+                        loaded.err().map(|failure| failure.to_string())
+                    };
+                    if let Some(cause) = lack {
+                        self.check_stop()?;
+                        lacks.push(format!(
+                            "whether the queue {} is managed: {cause}",
+                            way.name()
+                        ));
+                    }
                     return Ok(lacks);
                 }
                 NextLoad::Nothing => return Ok(lacks),
                 NextLoad::Faster(rate) => {
-                    let bytes = plan::load_bytes(rate, probed_s);
+                    let bytes = plan::load_bytes(rate, probed_s, around_s);
                     if left == 0 || bytes > *spare {
                         break;
                     }
@@ -499,6 +573,19 @@ fn gentle_timeout(strong: &LoadedSession) -> Duration {
     Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
 }
 
+/// Returns the time in seconds for which a load on a path with these idle round trips, in milliseconds, lasts longer than the
+/// probes beside it, at most. The median of the probes before a load, which determines it, is hardly ever longer than one of
+/// the longest round trips here.
+fn around_s(round_trips: &[f64]) -> f64 {
+    let long_ms = percentile(&sorted(round_trips), LONG_ROUND_TRIP).unwrap_or_default();
+    let round_trip = Duration::try_from_secs_f64(long_ms / 1e3).unwrap_or_default();
+    load_around_probes(round_trip).as_secs_f64()
+}
+
+fn too_expensive() -> String {
+    "the budget does not allow a second measurement: raise --budget".to_owned()
+}
+
 /// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the
 /// held-out measurement, if it is possible. Returns for how many seconds to probe.
 ///
@@ -507,12 +594,18 @@ fn gentle_timeout(strong: &LoadedSession) -> Duration {
 fn share_out(
     limits: &Limits,
     probed_s: f64,
-    rates: f64,
+    costs: Costs,
     left: f64,
     held_out: Result<(), String>,
 ) -> Result<(f64, Result<(), String>)> {
-    let affordable = |left| plan::affordable_s(probed_s, rates, left);
-    let with_proof = affordable(left - limits.proof_bytes(rates)).filter(|_| held_out.is_ok());
+    let Costs {
+        rates,
+        loads,
+        around_s,
+    } = costs;
+    let affordable = |left| plan::affordable_s(probed_s, loads, around_s, left);
+    let proof = limits.proof_bytes(rates, around_s);
+    let with_proof = affordable(left - proof).filter(|_| held_out.is_ok());
     if let Some(probed_s) = with_proof {
         return Ok((probed_s, Ok(())));
     }
@@ -524,9 +617,7 @@ fn share_out(
             limits.budget / 1e6
         )
     })?;
-    let too_much =
-        || Err("the budget does not allow a second measurement: raise --budget".to_owned());
-    Ok((probed_s, held_out.and_then(|()| too_much())))
+    Ok((probed_s, held_out.and_then(|()| Err(too_expensive()))))
 }
 
 /// Returns the number of probes in this number of seconds.
@@ -539,6 +630,41 @@ fn probes_in(seconds: f64) -> u32 {
 mod tests {
     use super::*;
 
+    /// Returns the costs of a path of 16 Mbit/s in both directions together, with this round trip.
+    fn costs(round_trip_ms: f64) -> Costs {
+        Costs {
+            rates: 16e6,
+            loads: 2.0 * plan::both_loads(8e6, USUAL_DATAGRAM),
+            around_s: around_s(&[round_trip_ms; 20]),
+        }
+    }
+
+    #[test]
+    fn long_round_trips_make_all_loads_longer_and_more_expensive() {
+        let limits = Limits {
+            time_s: 30.0,
+            budget: 0.0,
+            with_proof: true,
+        };
+        let [short, long] = [20.0, 600.0].map(|round_trip_ms| {
+            let Costs {
+                rates,
+                loads,
+                around_s,
+            } = costs(round_trip_ms);
+            let proof = limits.proof_bytes(rates, around_s);
+            (around_s, plan::load_bytes(loads, 5.0, around_s) + proof)
+        });
+        // Four round trips before the probes and one after them, each in whole seconds.
+        assert_eq!((short.0, long.0), (plan::AROUND_S, 7.0));
+        let more_s = long.0 - short.0;
+        let more = more_s * (costs(600.0).loads + PROOF_LOADS * 16e6) / 8.0;
+        assert!((long.1 - short.1 - more).abs() < 1.0, "{short:?} {long:?}");
+        // What paid for everything on a short path does not pay for the same on a long one.
+        let (probed_s, _) = share_out(&limits, 5.0, costs(600.0), short.1, Ok(())).unwrap();
+        assert!(probed_s < 5.0, "{probed_s}");
+    }
+
     #[test]
     fn a_budget_pays_for_the_loads_before_the_comparison() {
         let limits = |budget| Limits {
@@ -546,9 +672,9 @@ mod tests {
             budget,
             with_proof: true,
         };
-        let shared = |budget: f64| share_out(&limits(budget), 2.0, 16e6, budget, Ok(()));
-        let loads = plan::bytes(16e6, 2.0);
-        let proof = limits(0.0).proof_bytes(16e6);
+        let shared = |budget: f64| share_out(&limits(budget), 2.0, costs(20.0), budget, Ok(()));
+        let loads = plan::load_bytes(costs(20.0).loads, 2.0, plan::AROUND_S);
+        let proof = limits(0.0).proof_bytes(16e6, plan::AROUND_S);
         assert_eq!(shared(loads + proof + 1.0).unwrap(), (2.0, Ok(())));
         let (probed_s, held_out) = shared(loads + 1.0).unwrap();
         assert_eq!(probed_s, 2.0);
@@ -565,7 +691,7 @@ mod tests {
             with_proof: false,
         };
         let impossible = Err("no".to_owned());
-        let shared = share_out(&limits, 2.0, 16e6, 1e9, impossible).unwrap();
+        let shared = share_out(&limits, 2.0, costs(20.0), 1e9, impossible).unwrap();
         assert_eq!(shared, (2.0, Err("no".to_owned())));
     }
 }

@@ -111,6 +111,7 @@ impl FitArgs {
         let files = self.files().or_bad_input()?;
         let read = files.map(|files| read(&files)).transpose().or_bad_input()?;
         let places = Places::check(&out, self.profile.as_deref()).or_bad_input()?;
+        let is_measured = read.is_none();
         let sessions = match read {
             Some(sessions) => sessions,
             None => self.measure(&limits)?,
@@ -119,9 +120,10 @@ impl FitArgs {
         let fits: Vec<LinkFit> = sessions.all.iter().map(LinkFit::of).collect();
         let found = LinkFit::combined(&fits).filter(|found| !found.is_empty());
         let found = found.with_context(|| self.nothing(&lacks))?;
-        let origin = Origin {
-            name: self.sources.join(", "),
-            date: Timestamp::now().to_string().chars().take(10).collect(),
+        let (name, date) = (self.sources.join(", "), today());
+        let origin = match is_measured {
+            true => Origin::of_path(&name, &date),
+            false => Origin::of_files(&name, &date, &sessions.all),
         };
         let link = found.to_toml(&origin);
         let spec: LinkSpec = toml_text(&link).context("the fitted link")?;
@@ -136,7 +138,7 @@ impl FitArgs {
             measured.map_or_else(Vec::new, |(path, (link, _))| page::drawings([path, link]));
         let result = FitResult {
             sources: self.sources.clone(),
-            date: origin.date,
+            date,
             parameters: LinkFit::combined_parameters(&fits),
             lacks,
             not_compared: compared.as_ref().err().cloned(),
@@ -181,7 +183,11 @@ impl FitArgs {
         for cause in watch.end() {
             warn(cause);
         }
-        let Measured { observed, held_out } = measured;
+        let Measured {
+            mut observed,
+            held_out,
+        } = measured;
+        observed.measured_on = Some(today());
         Ok(Sessions {
             all: vec![observed],
             held_out,
@@ -220,9 +226,14 @@ impl FitArgs {
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
             about(limits.time_s + WAITING_S + 2.0 * proof_s),
             about(plan::full_s(limits.time_s) + proof_s),
-            self.budget.0 / 1_000_000
+            self.budget.0.div_ceil(1_000_000)
         ));
     }
+}
+
+/// Returns the day in UTC, as 2026-11-27.
+fn today() -> String {
+    fit::day_of(Timestamp::now().as_second()).unwrap_or_default()
 }
 
 /// Reads the observations of files, one session each.
