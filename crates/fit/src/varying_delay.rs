@@ -96,8 +96,8 @@ impl VaryingDelay {
     }
 }
 
-/// Returns the probes of the longest session. What the delay was in the pause between two sessions, in which loads ran, is not
-/// known, so that their windows do not follow each other.
+/// Returns the probes of the longest session. The delay in the pause between two sessions, in which loads ran, is not known, so
+/// that their windows do not follow each other.
 fn longest_session(probes: &[(f64, f64)], interval_s: f64) -> &[(f64, f64)] {
     let pause_s = (0.99 * BETWEEN_SESSIONS_S).max(FOLLOWS * interval_s);
     let sessions = probes.chunk_by(|one, other| other.0 - one.0 < pause_s);

@@ -660,7 +660,7 @@ mod tests {
         let more_s = long.0 - short.0;
         let more = more_s * (costs(600.0).loads + PROOF_LOADS * 16e6) / 8.0;
         assert!((long.1 - short.1 - more).abs() < 1.0, "{short:?} {long:?}");
-        // What paid for everything on a short path does not pay for the same on a long one.
+        // A budget that is enough for a short path is not enough for the same loads on a long one.
         let (probed_s, _) = share_out(&limits, 5.0, costs(600.0), short.1, Ok(())).unwrap();
         assert!(probed_s < 5.0, "{probed_s}");
     }
