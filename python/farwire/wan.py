@@ -336,7 +336,7 @@ class Wan:
             try:
                 message, descriptors, _, _ = socket.recv_fds(answers, _agent.LONGEST, _agent.MOST)
             except OSError as cause:
-                raise FarwireError(f"the end of the link gives no socket: {cause or type(cause).__name__}") from cause
+                raise FarwireError(f"the end of the link gives no socket: {cause or cause.__class__.__name__}") from cause
             if not descriptors:
                 error = json.loads(message or b"{}").get("error", "the end of the link is gone")
                 raise FarwireError(f"no socket of family {family} and type {type}: {error}")
