@@ -1,5 +1,6 @@
 //! The result of a fit as tables and as JSON.
 
+use conditions::Direction;
 use fit::{Comparison, DelayComparison, Estimate, LossComparison, Parameter, ThroughputComparison};
 use record::quantity::number;
 use record::table::{Column, Table};
@@ -38,9 +39,9 @@ impl FitResult {
             text += &prose(&format!("not compared with the path: {cause}"), terminal);
         }
         if let Some(found) = &self.comparison {
-            text += &table_text(&delays(&found.delays), terminal);
-            text += &table_text(&throughput(&found.throughput), terminal);
-            text += &table_text(&losses(&found.losses), terminal);
+            for table in tables(found) {
+                text += &table_text(&table, terminal);
+            }
             text += &prose(&found.statement, terminal);
         }
         text
@@ -53,13 +54,7 @@ impl FitResult {
         let not_compared =
             not_compared.map(|cause| format!("Not compared with the path: {cause}."));
         let lacks = self.lacks.iter().map(|lack| format!("Not learnt: {lack}."));
-        let compared = self.comparison.iter().flat_map(|found| {
-            [
-                delays(&found.delays),
-                throughput(&found.throughput),
-                losses(&found.losses),
-            ]
-        });
+        let compared = self.comparison.iter().flat_map(tables);
         PlainPage {
             title: format!(
                 "A link fitted to {} on {}",
@@ -93,9 +88,7 @@ fn parameters(all: &[Parameter]) -> Table {
             .map(|spread| format!("; sessions: {}", range(spread)));
         let value = one.estimate.map(|estimate| with_unit(estimate.value));
         [
-            one.direction
-                .map_or("both", conditions::Direction::name)
-                .to_owned(),
+            one.direction.map_or("both", Direction::name).to_owned(),
             one.name.to_owned(),
             value.or_else(|| one.word.clone()).unwrap_or_default(),
             interval.unwrap_or_default(),
@@ -105,16 +98,50 @@ fn parameters(all: &[Parameter]) -> Table {
     Table::new("", columns).with(all.iter().map(row))
 }
 
+/// Returns the tables of a comparison.
+fn tables(found: &Comparison) -> [Table; 4] {
+    [
+        delays(&found.delays),
+        distances(&found.delays),
+        throughput(&found.throughput),
+        losses(&found.losses),
+    ]
+}
+
 fn delays(all: &[DelayComparison]) -> Table {
     let columns = [
         Column::words("round trips"),
         Column::numbers("path p50\nms"),
         Column::numbers("link p50\nms"),
+        Column::numbers("differs\n%"),
         Column::numbers("path p95\nms"),
         Column::numbers("link p95\nms"),
         Column::numbers("differs\n%"),
+    ];
+    let row = |one: &DelayComparison| {
+        let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
+        let ([path_p50, link_p50], [path_p95, link_p95]) = (p50, p95);
+        let [of_p50, of_p95] = one.errors_percent().map(|error| format!("{error:.1}"));
+        [
+            phase(one),
+            path_p50,
+            link_p50,
+            of_p50,
+            path_p95,
+            link_p95,
+            of_p95,
+        ]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+fn distances(all: &[DelayComparison]) -> Table {
+    let columns = [
+        Column::words("distances of the\nround trips"),
         Column::words("Kolmogorov-\nSmirnov"),
+        Column::numbers("halves of\nthe path"),
         Column::words("Wasserstein\nms"),
+        Column::numbers("halves of\nthe path, ms"),
     ];
     let with_interval = |one: Estimate| {
         let [low, high] = one.interval;
@@ -126,20 +153,21 @@ fn delays(all: &[DelayComparison]) -> Table {
         )
     };
     let row = |one: &DelayComparison| {
-        let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
-        let ([path_p50, link_p50], [path_p95, link_p95]) = (p50, p95);
+        let [kolmogorov_smirnov, wasserstein] = one.path_halves.map(number);
         [
-            one.phase.name().replace('_', " "),
-            path_p50,
-            link_p50,
-            path_p95,
-            link_p95,
-            format!("{:.1}", one.error_percent()),
+            phase(one),
             with_interval(one.distance.kolmogorov_smirnov),
+            kolmogorov_smirnov,
             with_interval(one.distance.wasserstein),
+            wasserstein,
         ]
     };
     Table::new("", columns).with(all.iter().map(row))
+}
+
+/// Returns the name of the phase for people.
+fn phase(one: &DelayComparison) -> String {
+    one.phase.name().replace('_', " ")
 }
 
 fn throughput(all: &[ThroughputComparison]) -> Table {
@@ -168,12 +196,25 @@ fn losses(all: &[LossComparison]) -> Table {
         Column::words("loss, idle"),
         Column::numbers("path\n%"),
         Column::numbers("link\n%"),
-        Column::numbers("no chance from\n%"),
+        Column::numbers("no chance from\n% of packets"),
+        Column::numbers("differs\n%"),
+        Column::numbers("path, losses\nin a run"),
+        Column::numbers("link, losses\nin a run"),
     ];
     let row = |one: &LossComparison| {
         let [path, link] = one.percent.map(number);
-        let way = one.direction.name().to_owned();
-        [way, path, link, number(one.least_difference)]
+        let way = one.direction.map_or("round trips", Direction::name);
+        let runs = one.runs.map(|runs| runs.packets.map(number));
+        let [path_run, link_run] = runs.unwrap_or_default();
+        [
+            way.to_owned(),
+            path,
+            link,
+            number(one.least_difference),
+            format!("{:.1}", one.error_percent()),
+            path_run,
+            link_run,
+        ]
     };
     Table::new("", columns).with(all.iter().map(row))
 }
