@@ -16,6 +16,7 @@ use record::{Measurement, Phase};
 use serde_json::{Value, json};
 use stats::layers::ip_header;
 
+use super::held_out::{self, HeldOut, HeldOutPlan};
 use crate::notes::note;
 
 /// The UDP ports at which a far end reflects probes: the standard one, and that of an ordinary user.
@@ -25,13 +26,13 @@ const HTTP_PORT: u16 = 8080;
 /// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
 pub(super) const CONGESTION: &str = "cubic";
 /// The payload of a probe in bytes, of UDP as well as of ICMP.
-const PROBE_BYTES: u32 = 104;
+pub(super) const PROBE_BYTES: u32 = 104;
 /// The headers of Ethernet, and of UDP or ICMP, in bytes.
 const HEADERS: u32 = 14 + 8;
 /// The L2 bytes that a datagram of a load usually has, until the far end has counted one.
 const USUAL_DATAGRAM: u32 = 1490;
 /// The time between two probes.
-const INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
 const FEW: u32 = 5;
 /// The time for which a probe beside a strong load is awaited, which is longer than most queues.
@@ -43,8 +44,10 @@ const GENTLE_TIMEOUT: (f64, f64) = (1000.0, 1.5);
 const CONNECT_TIMEOUT: &str = "10s";
 /// The part of the budget that the search for the rates may use.
 const SEARCH_PART: f64 = 0.25;
-/// The least time in seconds of the measurement that is compared with the fitted link.
-const LEAST_PROOF_S: f64 = 14.0;
+/// The part of the time for which the idle path is probed for the comparison. Losses need many probes to be compared.
+const PROOF_IDLE_PART: f64 = 0.5;
+/// The part of the time for which `quality` measures for the comparison, and the least time in seconds.
+const PROOF_LOADED_TIME: (f64, f64) = (1.0 / 3.0, 14.0);
 /// The part of that time for which it loads each direction: a third of seven eighths for each of its three loads, two of
 /// which load a direction.
 const PROOF_LOADED: f64 = 2.0 / 3.0 * 7.0 / 8.0;
@@ -72,7 +75,7 @@ pub(super) struct Measured {
     /// The observations to fit.
     pub(super) observed: PathObservations,
     /// The measurement that is held out, or the reason why there is none.
-    pub(super) held_out: Result<Measurement, String>,
+    pub(super) held_out: Result<HeldOut, String>,
 }
 
 /// The limits that the user sets.
@@ -86,14 +89,25 @@ pub(super) struct Limits {
 }
 
 impl Limits {
+    /// Returns for how many seconds the idle path is probed for the comparison.
+    fn proof_idle_s(&self) -> f64 {
+        PROOF_IDLE_PART * self.time_s
+    }
+
+    /// Returns the time of the loads of the comparison in seconds.
+    pub(super) fn proof_loaded_s(&self) -> f64 {
+        let (part, least_s) = PROOF_LOADED_TIME;
+        (part * self.time_s).max(least_s)
+    }
+
     /// Returns the time of the held-out measurement in seconds.
     pub(super) fn proof_s(&self) -> f64 {
-        (self.time_s / 3.0).max(LEAST_PROOF_S)
+        self.proof_idle_s() + self.proof_loaded_s()
     }
 
     /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s.
     fn proof_bytes(&self, rates: f64) -> f64 {
-        PROOF_LOADED * self.proof_s() * rates / 8.0
+        PROOF_LOADED * self.proof_loaded_s() * rates / 8.0
     }
 }
 
@@ -133,25 +147,11 @@ impl<'a> Path<'a> {
     pub(super) fn measure(&self, limits: &Limits) -> Result<Measured, Failure> {
         let probed_s = plan::probed_s(limits.time_s);
         let mut lacks = Vec::new();
-        let mut observed = PathObservations {
-            idle: self.idle(probed_s, &mut lacks)?,
-            ..PathObservations::default()
-        };
-        let mut left = limits.budget;
-        for way in [Direction::Down, Direction::Up] {
-            let mut most = SEARCH_PART / 2.0 * limits.budget;
-            left -= most;
-            lacks.extend(self.search(way, &mut observed, &mut most)?);
-            left += most;
-        }
-        let rates: f64 = observed
-            .searches
-            .iter()
-            .map(|(way, load)| self.rate(*way, load, &observed.idle))
-            .sum();
-        let held_out = self.can_hold_out(limits, &observed);
-        let (probed_s, held_out) = share_out(limits, probed_s, rates, left, held_out)?;
-        let proof = if held_out.is_ok() {
+        let (mut observed, left) = self.searched(limits, &mut lacks)?;
+        let rates = self.rates(&observed);
+        let loads = self.can_load(limits, &observed);
+        let (probed_s, loads) = share_out(limits, probed_s, rates, left, loads)?;
+        let proof = if loads.is_ok() {
             limits.proof_bytes(rates)
         } else {
             0.0
@@ -165,14 +165,60 @@ impl<'a> Path<'a> {
         for (way, search) in observed.searches.clone() {
             lacks.extend(self.loads(way, &search, probed_s, &mut observed, &mut spare)?);
         }
-        let held_out = match held_out {
-            Ok(()) => self.hold_out(limits.proof_s())?,
-            Err(cause) => Err(cause),
+        let held_out = match loads {
+            Err(cause) if !limits.with_proof => Err(cause),
+            loads => self.hold_out(limits, loads)?,
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
         observed.mtu = self.mtu();
         observed.lacks = lacks;
         Ok(Measured { observed, held_out })
+    }
+
+    /// Measures only what is compared with a link. The inner error is the reason why that is impossible.
+    ///
+    /// # Errors
+    /// An instrument failed, or the user stopped the program.
+    pub(super) fn only_hold_out(
+        &self,
+        limits: &Limits,
+    ) -> Result<Result<HeldOut, String>, Failure> {
+        let (observed, left) = self.searched(limits, &mut Vec::new())?;
+        let bytes = limits.proof_bytes(self.rates(&observed));
+        let loads = match self.can_load(limits, &observed) {
+            Ok(()) if bytes > left => Err(TOO_MUCH.to_owned()),
+            loads => loads,
+        };
+        self.hold_out(limits, loads)
+    }
+
+    /// Probes the idle path and searches for the rates. Adds what they do not show to `lacks`. Returns also the rest of the
+    /// budget.
+    fn searched(
+        &self,
+        limits: &Limits,
+        lacks: &mut Vec<String>,
+    ) -> Result<(PathObservations, f64), Failure> {
+        let mut observed = PathObservations {
+            idle: self.idle(plan::probed_s(limits.time_s), lacks)?,
+            ..PathObservations::default()
+        };
+        let mut left = limits.budget;
+        for way in [Direction::Down, Direction::Up] {
+            let mut most = SEARCH_PART / 2.0 * limits.budget;
+            left -= most;
+            lacks.extend(self.search(way, &mut observed, &mut most)?);
+            left += most;
+        }
+        Ok((observed, left))
+    }
+
+    /// Returns the sum of the rates that the searches have found, in bit/s.
+    fn rates(&self, observed: &PathObservations) -> f64 {
+        let searches = observed.searches.iter();
+        searches
+            .map(|(way, load)| self.rate(*way, load, &observed.idle))
+            .sum()
     }
 
     /// Probes the idle path. Adds what the reflector cannot tell to `lacks`.
@@ -372,12 +418,12 @@ impl<'a> Path<'a> {
         Ok(load)
     }
 
-    /// Checks whether a second measurement can be held out. The error is the reason why not.
-    fn can_hold_out(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
+    /// Checks whether the held-out measurement can have loads. The error is the reason why not.
+    fn can_load(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
         let cause = if !limits.with_proof {
             "--no-proof leaves the comparison out"
         } else if !matches!(self.reflector, Reflector::Stamp(_)) {
-            "it needs a far end that answers probes (STAMP), as `farwire serve` does"
+            "that needs a far end that answers probes (STAMP), as `farwire serve` does"
         } else if observed.searches.len() < 2 {
             "the rate of a direction is not known, so that its loads could exceed the budget"
         } else {
@@ -386,15 +432,47 @@ impl<'a> Path<'a> {
         Err(cause.to_owned())
     }
 
-    /// Measures once more. The inner error is the reason why that failed.
-    fn hold_out(&self, lasts_s: f64) -> Result<Result<Measurement, String>, Failure> {
+    /// Measures once more: probes on the idle path, and loads unless there is a reason against them. The inner error is the
+    /// reason why nothing was measured.
+    fn hold_out(
+        &self,
+        limits: &Limits,
+        loads: Result<(), String>,
+    ) -> Result<Result<HeldOut, String>, Failure> {
+        let instrument = match self.reflector {
+            Reflector::Stamp(_) => "probe",
+            Reflector::Ping => "ping",
+            Reflector::Absent => {
+                let cause = "the far end answers neither probes (STAMP) nor pings";
+                return Ok(Err(cause.to_owned()));
+            }
+        };
         note("farwire: fit: the measurement that is held out for the comparison");
-        let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
-        let found = self.measure_with("quality", options)?;
-        Ok(match found.failure {
-            Some(cause) => Err(cause),
-            None => Ok(found),
-        })
+        let mut plan = HeldOutPlan {
+            idle: instrument,
+            count: probes_in(limits.proof_idle_s()),
+            loads_s: loads.map(|()| limits.proof_loaded_s()),
+        };
+        let idle = self.probe(plan.count, None)?;
+        if let Some(cause) = idle.failure {
+            return Ok(Err(cause));
+        }
+        let loaded = match &plan.loads_s {
+            Ok(lasts_s) => {
+                let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
+                Some(self.measure_with("quality", options)?)
+            }
+            Err(_) => None,
+        };
+        let failure = loaded.as_ref().and_then(|loaded| loaded.failure.clone());
+        let loaded = loaded.filter(|loaded| loaded.failure.is_none());
+        if let Some(cause) = failure {
+            plan.loads_s = Err(cause);
+        }
+        Ok(Ok(HeldOut {
+            measurement: held_out::joined(idle, loaded),
+            plan,
+        }))
     }
 
     /// Runs a session of probes and, with `under`, another one beside that load. The probes of both are then awaited for
@@ -499,8 +577,12 @@ fn gentle_timeout(strong: &LoadedSession) -> Duration {
     Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
 }
 
+/// The reason why the held-out measurement has no loads if they exceed the budget.
+const TOO_MUCH: &str =
+    "the budget does not allow the loads of a second measurement: raise --budget";
+
 /// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the
-/// held-out measurement, if it is possible. Returns for how many seconds to probe.
+/// loads of the held-out measurement, if they are possible. Returns for how many seconds to probe.
 ///
 /// # Errors
 /// The shortest loads exceed the budget.
@@ -509,10 +591,10 @@ fn share_out(
     probed_s: f64,
     rates: f64,
     left: f64,
-    held_out: Result<(), String>,
+    loads: Result<(), String>,
 ) -> Result<(f64, Result<(), String>)> {
     let affordable = |left| plan::affordable_s(probed_s, rates, left);
-    let with_proof = affordable(left - limits.proof_bytes(rates)).filter(|_| held_out.is_ok());
+    let with_proof = affordable(left - limits.proof_bytes(rates)).filter(|_| loads.is_ok());
     if let Some(probed_s) = with_proof {
         return Ok((probed_s, Ok(())));
     }
@@ -524,9 +606,7 @@ fn share_out(
             limits.budget / 1e6
         )
     })?;
-    let too_much =
-        || Err("the budget does not allow a second measurement: raise --budget".to_owned());
-    Ok((probed_s, held_out.and_then(|()| too_much())))
+    Ok((probed_s, loads.and_then(|()| Err(TOO_MUCH.to_owned()))))
 }
 
 /// Returns the number of probes in this number of seconds.

@@ -12,6 +12,9 @@ use serde::Serialize;
 pub(super) struct FitResult {
     /// The far end, or the files, that were fitted.
     pub(super) sources: Vec<String>,
+    /// The file of the link with which the path was compared in place of a fitted one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) against: Option<String>,
     /// The day of the fit.
     pub(super) date: String,
     /// The fitted parameters.
@@ -24,6 +27,12 @@ pub(super) struct FitResult {
     /// The reason why nothing was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_compared: Option<String>,
+    /// The reason why only the idle path was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) loads_not_compared: Option<String>,
+    /// The reasons why the measurements may not describe the path or the link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) doubts: Vec<String>,
     /// The text of the file of conditions.
     pub(super) link: String,
 }
@@ -44,6 +53,15 @@ impl FitResult {
             }
             text += &prose(&found.statement, terminal);
         }
+        if let Some(cause) = &self.loads_not_compared {
+            text += &prose(
+                &format!("loads were not compared with those of the path: {cause}"),
+                terminal,
+            );
+        }
+        for doubt in &self.doubts {
+            text += &prose(&format!("warning: {doubt}"), terminal);
+        }
         text
     }
 
@@ -53,20 +71,34 @@ impl FitResult {
         let not_compared = self.not_compared.iter();
         let not_compared =
             not_compared.map(|cause| format!("Not compared with the path: {cause}."));
+        let loads = self.loads_not_compared.iter();
+        let loads =
+            loads.map(|cause| format!("Loads were not compared with those of the path: {cause}."));
+        let doubts = self.doubts.iter().map(|doubt| format!("Warning: {doubt}."));
         let lacks = self.lacks.iter().map(|lack| format!("Not learnt: {lack}."));
         let compared = self.comparison.iter().flat_map(tables);
         PlainPage {
-            title: format!(
-                "A link fitted to {} on {}",
-                self.sources.join(", "),
-                self.date
-            ),
-            sentences: statement.chain(not_compared).chain(lacks).collect(),
+            title: self.title(),
+            sentences: statement
+                .chain(not_compared)
+                .chain(loads)
+                .chain(doubts)
+                .chain(lacks)
+                .collect(),
             drawings,
             tables: [parameters(&self.parameters)]
                 .into_iter()
                 .chain(compared)
+                .filter(|table| !table.rows.is_empty())
                 .collect(),
+        }
+    }
+
+    fn title(&self) -> String {
+        let (sources, date) = (self.sources.join(", "), &self.date);
+        match &self.against {
+            None => format!("A link fitted to {sources} on {date}"),
+            Some(link) => format!("{link} compared with the path to {sources} on {date}"),
         }
     }
 }
