@@ -145,10 +145,7 @@ pub fn fit_files(bytes: &[u8]) {
     let Some(observed) = observed else {
         return;
     };
-    let origin = Origin {
-        name: "a file".to_owned(),
-        date: "2026-11-27".to_owned(),
-    };
+    let origin = Origin::of_path("a file", "2026-11-27");
     let text = LinkFit::of(&observed).to_toml(&origin);
     // The command refuses a fit whose link is none, such as one with a delay of hours.
     let _ = toml_text::<LinkSpec>(&text);

@@ -274,11 +274,9 @@ mod tests {
             down: direction,
             one_way: true,
             duplicated_percent: None,
+            sessions: 1,
         };
-        let origin = Origin {
-            name: "192.0.2.1".to_owned(),
-            date: "2026-11-27".to_owned(),
-        };
+        let origin = Origin::of_path("192.0.2.1", "2026-11-27");
         let of = |text: String| ProfileFile {
             name: "office".to_owned(),
             path: "x".into(),

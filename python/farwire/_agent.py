@@ -63,7 +63,7 @@ def tell(answer: socket.socket, what: Dict[str, Any]) -> None:
 
 
 def spawn(answer: socket.socket, _: Dict[str, Any], descriptors: List[int]) -> None:
-    """Starts a command. Signals for it come through `answer`, and its exit code goes there."""
+    """Starts a command. Signals for its group come through `answer`, and its exit code goes there."""
     with os.fdopen(os.dup(descriptors[0]), "rb") as file:
         wanted = json.loads(file.read())
     environment = wanted["environment"]
@@ -82,7 +82,12 @@ def spawn(answer: socket.socket, _: Dict[str, Any], descriptors: List[int]) -> N
     tell(answer, {"pid": process.pid})
 
     def report() -> None:
-        tell(answer, {"code": process.wait()})
+        # The process remains a zombie, so that no other process or group gets its number as long as signals are sent to it.
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if ended is not None:
+            tell(answer, {"code": ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status})
+
+    reporting = threading.Thread(target=report, daemon=True)
 
     def forward_signals() -> None:
         with answer:
@@ -93,16 +98,15 @@ def spawn(answer: socket.socket, _: Dict[str, Any], descriptors: List[int]) -> N
                     message = b""
                 # Nobody waits for the command any more if the other end is closed.
                 number = int(message) if message else int(signal.SIGKILL)
-                if process.poll() is None:
-                    try:
-                        os.killpg(process.pid, number)
-                    except ProcessLookupError:
-                        pass
+                # The command may have ended before its group.
+                os.killpg(process.pid, number)
                 if not message:
+                    reporting.join()
+                    process.wait()
                     return
 
-    for task in (report, forward_signals):
-        threading.Thread(target=task, daemon=True).start()
+    reporting.start()
+    threading.Thread(target=forward_signals, daemon=True).start()
 
 
 def give_socket(answer: socket.socket, request: Dict[str, Any], _: List[int]) -> None:

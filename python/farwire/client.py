@@ -11,6 +11,7 @@ import ssl
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 from urllib.parse import quote, urlencode, urlsplit
 
+from . import _forked
 from ._errors import ApiError, FarwireError
 from .views import Change, Counters, Event, Json, LinkState, Revision
 
@@ -155,6 +156,8 @@ class Client:
         request = f"{method} {path} at {self.at.split('#')[0]}"
         try:
             connection.request(method, path, None if body is None else json.dumps(body), sent)
+            # The connection forgets its socket if nothing may follow the answer.
+            stream: socket.socket = connection.sock
             answer = connection.getresponse()
             if answer.status >= 300:
                 raise _refused(request, answer)
@@ -168,7 +171,8 @@ class Client:
         except FarwireError:
             connection.close()
             raise
-        return _Answer(connection, answer, request)
+        _forked.close_in_children(stream)
+        return _Answer(connection, stream, answer, request)
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._path is not None:
@@ -284,7 +288,7 @@ class Link:
 class Lease:
     """A lease on a link that lasts as long as its connection. A process that dies closes the connection.
 
-    It is also a context manager, which ends the lease.
+    A forked child does not keep it. It is also a context manager, which ends the lease.
     """
 
     def __init__(self, link: Link) -> None:
@@ -326,11 +330,13 @@ class _Answer:
     def __init__(
         self,
         connection: http.client.HTTPConnection,
+        stream: socket.socket,
         answer: http.client.HTTPResponse,
         request: str,
     ) -> None:
         self.request = request
         self._connection = connection
+        self._stream = stream
         self._answer = answer
 
     def read(self) -> bytes:
@@ -356,6 +362,7 @@ class _Answer:
             raise FarwireError(f"{self.request}: {error or type(error).__name__}") from error
 
     def close(self) -> None:
+        _forked.end(self._stream)
         self._answer.close()
         self._connection.close()
 

@@ -47,13 +47,11 @@ def wan(request: pytest.FixtureRequest) -> Generator[Wan, None, None]:
     link = Wan(*arguments)
     item.stash[_link] = link
     try:
-        yield link
+        with link:
+            yield link
     finally:
-        try:
-            link.stop()
-        finally:
-            if item.stash.get(_failed, False):
-                _keep_log(link, _folder_of(item))
+        if item.stash.get(_failed, False):
+            _keep_log(link, _folder_of(item))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -15,7 +16,7 @@ import threading
 import time
 from typing import IO, Any, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _agent, _supervisor
+from . import _agent, _forked, _supervisor
 from ._errors import CommandFailed, FarwireError, MachineLacks
 from ._find import find_farwire_bin
 from .client import Client, Condition
@@ -31,12 +32,17 @@ _ANSWER_S = 30.0
 _STOP_S = 20.0
 _POLL_S = 0.01
 _TOKENS = ("FARWIRE_TOKEN", "FARWIRE_READ_TOKEN")
+#: What farwire says when it ends with 1 because the container of its link does not exist any more (src/emulate/inserted.rs).
+_CONTAINER_GONE = "and with it the network that it belonged to"
 #: The number of lines of a command's output that a message has.
 _SHOWN_LINES = 40
 
 
 class Process:
-    """A command that runs at one end of a link. When this object is closed, the command and its group are killed."""
+    """A command that runs at one end of a link. When this object is closed, the command and its group are killed.
+
+    Its outputs can be read afterwards too.
+    """
 
     def __init__(self, end: _End, command: Command, input: Optional[str], environment: Mapping[str, str], folder: str) -> None:
         self.args: List[str] = [os.fspath(word) for word in command]
@@ -44,57 +50,68 @@ class Process:
             raise ValueError("the command is empty: write it as a list, such as ['ping', '-c', '3', wan.server]")
         self._code: Optional[int] = None
         self._lock = threading.Lock()
-        self._outputs: Tuple[IO[bytes], IO[bytes]] = (tempfile.TemporaryFile(), tempfile.TemporaryFile())
+        self._outputs = (_Output(), _Output())
         wanted = {"command": self.args, "environment": dict(environment), "folder": folder}
-        with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stdin:
-            request.write(json.dumps(wanted).encode())
-            stdin.write((input or "").encode())
-            files = [request, stdin, *self._outputs]
-            request.seek(0)
-            stdin.seek(0)
-            self._connection = end.ask({"do": "spawn"}, [file.fileno() for file in files])
+        try:
+            with tempfile.TemporaryFile() as request, tempfile.TemporaryFile() as stdin:
+                request.write(json.dumps(wanted).encode())
+                stdin.write((input or "").encode())
+                request.seek(0)
+                stdin.seek(0)
+                files = [request.fileno(), stdin.fileno(), *[output.fileno() for output in self._outputs]]
+                self._connection = end.ask({"do": "spawn"}, files)
+        except BaseException:
+            self._close_outputs()
+            raise
         try:
             answer = _answer(self._connection, _ANSWER_S)
             if "error" in answer:
                 raise CommandFailed(f"{shlex.join(self.args)}: cannot be started: {answer['error']}")
-        except (FarwireError, TimeoutError):
+        except BaseException:
             self.close()
             raise
 
     @property
     def stdout(self) -> str:
-        """The text that the command has written to its standard output so far."""
-        return _text(self._outputs[0])
+        """The text that the command has written to its standard output so far, or until this object was closed."""
+        return self._outputs[0].text()
 
     @property
     def stderr(self) -> str:
-        """The text that the command has written to its standard error so far."""
-        return _text(self._outputs[1])
+        """The text that the command has written to its standard error so far, or until this object was closed."""
+        return self._outputs[1].text()
 
     def poll(self) -> Optional[int]:
         """Returns the exit code, or minus the number of the signal that ended the command; None while it runs."""
-        try:
-            return self.wait(timeout=0)
-        except CommandFailed:
-            return None
+        return self._await(0)
 
     def wait(self, timeout: Optional[float] = None) -> int:
         """Waits for the end and returns the exit code as `poll` does.
 
         Raises CommandFailed if the command has not ended after `timeout` seconds. It runs on.
         """
-        with self._lock:
-            if self._code is None:
-                try:
-                    self._code = _answer(self._connection, timeout)["code"]
-                except TimeoutError:
-                    raise CommandFailed(
-                        self._described(f"did not end within {timeout:g} s" if timeout else "runs")
-                    ) from None
-            return self._code
+        code = self._await(timeout)
+        if code is None:
+            raise CommandFailed(self._described(f"did not end within {timeout:g} s" if timeout else "runs"))
+        return code
+
+    def _await(self, timeout: Optional[float]) -> Optional[int]:
+        """Returns the exit code, or None if the command has not ended after `timeout` seconds."""
+        end = None if timeout is None else time.monotonic() + timeout
+        # Another thread may be waiting, and it holds the lock as long as it waits.
+        if self._code is None and self._lock.acquire(timeout=-1 if timeout is None else timeout):
+            try:
+                if self._code is None:
+                    left = None if end is None else max(0.0, end - time.monotonic())
+                    self._code = _answer(self._connection, left)["code"]
+            except TimeoutError:
+                pass
+            finally:
+                self._lock.release()
+        return self._code
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal to the command and to the processes of its group; does nothing if it has ended."""
+        """Sends a signal to the command and to the processes of its group; does nothing if all have ended."""
         try:
             self._connection.send(str(int(number)).encode())
         except OSError:
@@ -109,8 +126,13 @@ class Process:
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Kills the command if it runs."""
-        self._connection.close()
+        """Kills the command and its group if they run."""
+        _forked.end(self._connection)
+        self._close_outputs()
+
+    def _close_outputs(self) -> None:
+        for output in self._outputs:
+            output.close()
 
     def check(self) -> None:
         """Raises CommandFailed if the command has ended with another code than 0."""
@@ -135,13 +157,38 @@ class Process:
         self.close()
 
 
+class _Output:
+    """What a command writes to a file, whose text remains after the file is closed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._file: IO[bytes] = tempfile.TemporaryFile()
+        self._text: Optional[str] = None
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def text(self) -> str:
+        """Returns the text so far."""
+        with self._lock:
+            return _text(self._file) if self._text is None else self._text
+
+    def close(self) -> None:
+        """Keeps the text as it is now, and closes the file. It may be called twice."""
+        with self._lock:
+            if self._text is None:
+                self._text = _text(self._file)
+                self._file.close()
+
+
 class _End:
     """The test process's side of the socket to an agent."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._owner = os.getpid()
         self._lock = threading.Lock()
-        self.socket, self._agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket, self._agents = _forked.socketpair()
 
     def command(self, folder: str) -> List[str]:
         """Returns the command of the agent."""
@@ -157,7 +204,12 @@ class _End:
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> socket.socket:
         """Sends a request and returns the socket of its answers."""
-        mine, agents = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if self._owner != os.getpid():
+            raise FarwireError(
+                f"process {os.getpid()} cannot use the {self._name} end of the link, because it was forked from process "
+                f"{self._owner}, which has started the link: start commands and make sockets there, before the fork"
+            )
+        mine, agents = _forked.socketpair()
         with agents:
             try:
                 with self._lock:
@@ -172,7 +224,7 @@ class _End:
             self.socket.send(b'{"do": "end"}')
         except OSError:
             pass
-        self.socket.close()
+        _forked.end(self.socket)
         self._agents.close()
 
 
@@ -180,7 +232,10 @@ class Wan:
     """A far end behind a link, in network namespaces that nothing else reaches.
 
     `arguments` are options of `farwire exec`, such as `"--seed", "7"`. The link starts when it is used first, and ends
-    with `stop`, with the `with` block, or when this process ends, however it ends. Several threads may use it.
+    with `stop`, with the `with` block, or when this process ends, however it ends. After `stop`, its next use starts a new
+    link; after the `with` block, and after the test of the fixture, it raises FarwireError. Several threads may use it. A child
+    that this process forks may use sockets that were made before; it can start nothing at the ends, and does not keep the
+    link when this process ends.
     """
 
     #: The addresses of the far end.
@@ -190,6 +245,9 @@ class Wan:
     def __init__(self, *arguments: str) -> None:
         self._arguments = arguments
         self._lock = threading.RLock()
+        self._is_closed = False
+        #: The process that has started a link.
+        self._owner: Optional[int] = None
         self._running: Optional[_Running] = None
         self._attached: List[HeldLink] = []
         self._boxes: List[_Box] = []
@@ -212,13 +270,14 @@ class Wan:
         """Runs a command behind the link, and returns its exit code and its output.
 
         `env` is added to the environment. Raises CommandFailed if the command takes longer than `timeout` seconds, and,
-        with `check`, if it ends with another code than 0. `$FARWIRE_SERVER` is the far end.
+        with `check`, if it ends with another code than 0. `$FARWIRE_SERVER` is the far end. At the end, the rest of the
+        command's group is killed, such as what a shell has started with `&`: use `start` for what runs on.
         """
         with self._spawn(False, command, input, env, cwd) as process:
             code = process.wait(timeout)
             if check:
                 process.check()
-            return subprocess.CompletedProcess(process.args, code, process.stdout, process.stderr)
+        return subprocess.CompletedProcess(process.args, code, process.stdout, process.stderr)
 
     def start(
         self,
@@ -334,17 +393,19 @@ class Wan:
         """
         if (at is None) == (container is None):
             raise ValueError("write the address of a farwire, or container= and the name of a container")
-        if at is not None:
-            held = HeldLink(Client(at, token=token, pin=pin).link(link))
-            with self._lock:
-                self._attached.append(held)
-            return held
-        options = [] if network is None else ["--network", network]
-        box = _Box(["--container", str(container), *options], link)
+        # Until the link is attached, `stop` waits.
         with self._lock:
-            self._boxes.append(box)
-            self._attached.append(box.held)
-        return box.held
+            self._check_open()
+            self._owner = os.getpid()
+            if at is not None:
+                held = HeldLink(Client(at, token=token, pin=pin).link(link))
+            else:
+                options = [] if network is None else ["--network", network]
+                box = _Box(["--container", str(container), *options], link)
+                self._boxes.append(box)
+                held = box.held
+            self._attached.append(held)
+            return held
 
     @property
     def held(self) -> HeldLink:
@@ -359,6 +420,9 @@ class Wan:
 
     def stop(self) -> None:
         """Ends the link, all commands and all leases. Raises FarwireError if farwire failed."""
+        if self._owner not in (None, os.getpid()):
+            # A forked child, such as one that fails and tears its copy of the test down, must not end the test's link.
+            return
         with self._lock:
             running, self._running = self._running, None
             attached, self._attached = self._attached, []
@@ -382,11 +446,19 @@ class Wan:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_closed = True
         self.stop()
+
+    def _check_open(self) -> None:
+        """Raises FarwireError if a thread that outlives the test would start something that nobody ends."""
+        if self._is_closed:
+            raise FarwireError("the link has ended with its test or its `with` block: join the threads that use it before")
 
     def _bed(self) -> _Running:
         with self._lock:
+            self._check_open()
             if self._running is None:
+                self._owner = os.getpid()
                 self._running = _Running(self._arguments)
             return self._running
 
@@ -511,6 +583,8 @@ class _Box:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
+                # Without a buffer, the pipe is closed also if the goodbye cannot be written, and in forked children.
+                bufsize=0,
                 stdout=self._log,
                 stderr=self._log,
                 env=_environment(),
@@ -520,6 +594,8 @@ class _Box:
         except OSError as error:
             self._clean_up()
             raise FarwireError(f"{sys.executable}: cannot be started: {error.strerror}") from error
+        assert isinstance(self._process.stdin, io.FileIO)
+        _forked.close_in_children(self._process.stdin)
         try:
             self._await_socket(api)
             self.held = HeldLink(Client(f"unix:{api}", token="").link(link))
@@ -548,20 +624,24 @@ class _Box:
             time.sleep(_POLL_S)
 
     def stop(self) -> Tuple[int, str]:
-        """Removes the link. Returns farwire's exit code and its log."""
+        """Removes the link. Returns farwire's exit code and its log.
+
+        The code is 0 if the container was removed before: pytest ends the fixtures of `def test(wan, container)` from
+        the last one to the first one, so the container is always removed before the link.
+        """
         self.held.release()
         code = self._end()
         log = self._said()
         self._clean_up()
-        return code, log
+        return 0 if code == 1 and _CONTAINER_GONE in log else code, log
 
     def _end(self) -> int:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(_supervisor.GOODBYE)
-            self._process.stdin.close()
+            with self._process.stdin as pipe:
+                pipe.write(_supervisor.GOODBYE)
         except OSError:
-            # farwire has ended by itself, and with it its supervisor.
+            # farwire has ended by itself, and so has its supervisor.
             pass
         try:
             return self._process.wait(timeout=_STOP_S)
@@ -602,8 +682,8 @@ def _machine_lacks_something(program: str) -> bool:
 
 def _answer(connection: socket.socket, timeout: Optional[float]) -> Dict[str, Any]:
     """Returns the next answer. Raises TimeoutError, or FarwireError if the other side is gone."""
-    connection.settimeout(timeout)
     try:
+        connection.settimeout(timeout)
         message = connection.recv(_agent.LONGEST)
     except (socket.timeout, BlockingIOError):
         raise TimeoutError(f"the end of the link does not answer within {timeout or 0:g} s") from None

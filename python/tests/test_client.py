@@ -8,7 +8,7 @@ from typing import Iterator
 
 import pytest
 
-from conftest import until
+from conftest import forked, killed_parent, until
 from farwire import ApiError, Client, FarwireError, find_farwire_bin
 
 
@@ -85,6 +85,30 @@ def test_a_lease_lasts_as_long_as_its_connection(url: str) -> None:
         with pytest.raises(ApiError, match="409"):
             link.lease()
     until(lambda: link.state().lease is None)
+    assert link.state().conditions == {"delay": "5ms"}
+
+
+def test_a_forked_child_neither_keeps_a_lease_nor_ends_it(url: str) -> None:
+    link = Client(url).link()
+    lease = link.lease()
+    lease.patch({"delay": "7ms"})
+    with forked(lease.close):
+        assert link.state().lease is not None
+        assert link.state().conditions == {"delay": "7ms"}
+        lease.close()
+        until(lambda: link.state().lease is None)
+    assert link.state().conditions == {"delay": "5ms"}
+
+
+def test_a_child_that_outlives_its_parent_does_not_keep_a_lease(url: str) -> None:
+    script = """
+import farwire, sys
+held = farwire.HeldLink(farwire.Client(sys.argv[1]).link())
+held.set(delay="7ms")
+"""
+    link = Client(url).link()
+    with killed_parent(script, url):
+        until(lambda: link.state().lease is None)
     assert link.state().conditions == {"delay": "5ms"}
 
 

@@ -100,10 +100,58 @@ def test_an_api_error_is_the_message(suite: pytest.Pytester) -> None:
     assert (suite.path / "kept").is_dir()
 
 
+def test_a_thread_of_an_earlier_test_starts_no_link(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import threading
+        import farwire
+
+        ended, said = threading.Event(), []
+
+        def use_later(wan):
+            ended.wait()
+            try:
+                wan.exec(["true"])
+            except farwire.FarwireError as error:
+                said.append(str(error))
+
+        def test_leaves_a_thread(wan):
+            global thread
+            thread = threading.Thread(target=use_later, args=[wan])
+            thread.start()
+
+        def test_is_later():
+            ended.set()
+            thread.join()
+            assert "has ended with its test" in said[0]
+        """
+    )
+    suite.runpytest_subprocess().assert_outcomes(passed=2)
+
+
 def test_tests_that_pass_leave_nothing(suite: pytest.Pytester) -> None:
     suite.makepyfile("def test_good(wan): wan.exec(['true'])")
     suite.runpytest_subprocess().assert_outcomes(passed=1)
     assert not (suite.path / "farwire-artifacts").exists()
+
+
+def test_a_suite_for_which_open_files_are_errors_passes(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+        import gc
+
+        def test_commands(wan):
+            assert wan.exec(["echo", "one"]).stdout == "one\\n"
+            started = wan.start(["echo", "two"])
+            assert started.wait(60) == 0
+            wan.stop()
+            assert started.stdout == "two\\n"
+            del started
+            gc.collect()
+        """
+    )
+    warnings = ("-W", "error::ResourceWarning", "-W", "error::pytest.PytestUnraisableExceptionWarning")
+    suite.runpytest_subprocess(*warnings).assert_outcomes(passed=1)
 
 
 @pytest.mark.usefixtures("powerless")

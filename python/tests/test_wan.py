@@ -14,7 +14,7 @@ from typing import List
 
 import pytest
 
-from conftest import until
+from conftest import forked, killed_parent, until
 from farwire import ApiError, CommandFailed, FarwireError, FaultNotMet, MachineLacks, Wan, find_farwire_bin
 
 PING = ["ping", "-q", "-c", "3", "-i", "0.05", "-W", "1"]
@@ -120,6 +120,17 @@ def test_several_threads_use_one_link(wan: Wan) -> None:
     assert codes == [0, 0, 0, 0]
 
 
+def test_a_thread_that_outlives_the_link_starts_no_other_one() -> None:
+    with Wan() as wan:
+        wan.exec(["true"])
+        wan.stop()
+        wan.exec(["true"])
+    for use in (lambda: wan.exec(["true"]), lambda: wan.held, wan.socket, lambda: wan.attach("127.0.0.1:1")):
+        with pytest.raises(FarwireError, match="has ended with its test"):
+            use()
+    assert wan.links == []
+
+
 def test_a_command_that_fails_shows_its_output(wan: Wan) -> None:
     with pytest.raises(CommandFailed) as caught:
         wan.exec(["sh", "-c", "echo one; echo two >&2; exit 3"])
@@ -191,7 +202,13 @@ def test_a_link_of_another_farwire_is_attached_under_a_lease(wan: Wan, tmp_path:
 #: A program that takes the place of farwire where there is no container: its link is between the namespaces of `farwire exec`.
 STUB = """#!/bin/sh
 case "$1 $2 $3" in
+    "exec "*) exec "$REAL" "$@";;
     "emulate --container web") shift 3;;
+    "emulate --container removed")
+        shift 3
+        "$REAL" exec "$@" -- sh -c 'until [ -e "$0" ]; do sleep 0.02; done' "$REMOVED"
+        echo "farwire: error: $CAUSE" >&2
+        exit 1;;
     "emulate --container private") echo "farwire: this needs root" >&2; exit 3;;
     *) echo "farwire: no such container" >&2; exit 2;;
 esac
@@ -224,6 +241,30 @@ def test_a_link_at_a_container_lasts_until_the_end(stub: None) -> None:
     assert not Path(at[len("unix:") :]).parent.exists()
 
 
+def test_a_container_that_is_removed_before_its_link_is_no_failure(
+    stub: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = tmp_path / "removed"
+    monkeypatch.setenv("REMOVED", str(removed))
+
+    def end_because(cause: str) -> Wan:
+        monkeypatch.setenv("CAUSE", cause)
+        removed.unlink(missing_ok=True)
+        wan = Wan()
+        folder = Path(wan.attach(container="removed").link.client.at[len("unix:") :]).parent
+        removed.touch()
+        # The supervisor removes the folder when farwire has ended by itself.
+        until(lambda: not folder.exists())
+        return wan
+
+    wan = end_because("container web was removed, and with it the network that it belonged to")
+    wan.stop()
+    assert "container web was removed" in wan.log
+    wan = end_because("the forwarder has died")
+    with pytest.raises(FarwireError, match="farwire failed with 1:(\n.*)*the forwarder has died"):
+        wan.stop()
+
+
 def test_a_container_that_cannot_get_a_link_is_said(stub: None) -> None:
     with Wan() as wan:
         with pytest.raises(MachineLacks, match="needs root"):
@@ -249,6 +290,34 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert ended.returncode == -signal.SIGKILL
     folder = Path(ended.stdout.strip()[len("unix:") :]).parent
     until(lambda: not folder.exists())
+
+
+@pytest.mark.parametrize("held", ["wan.held", "wan.attach(container='web')"])
+def test_a_child_that_outlives_the_process_does_not_keep_the_link(held: str, stub: None) -> None:
+    script = f"""
+import farwire
+wan = farwire.Wan()
+wan.start(["sleep", "600"])
+print({held}.link.client.at)
+"""
+    with killed_parent(script) as at:
+        folder = Path(at[len("unix:") :]).parent
+        until(lambda: not folder.exists())
+
+
+def test_a_forked_child_cannot_start_anything_or_end_the_link(wan: Wan) -> None:
+    wan.exec(["true"])
+
+    def use_the_link() -> None:
+        with pytest.raises(FarwireError, match="cannot use the near end of the link, because it was forked"):
+            wan.exec(["true"])
+        wan.stop()
+
+    with forked(use_the_link):
+        wan.exec([*PING, wan.server])
+        wan.assert_met()
+        wan.stop()
+    assert "farwire: link" in wan.log
 
 
 def test_the_summary_is_there_after_the_end() -> None:

@@ -10,6 +10,7 @@ use model::BitsPerSec;
 use netio::heap;
 use netio::iface::Interface;
 use netio::lease::{self, PutBack, PutBackOutcome};
+use netio::stop::Stop;
 
 use super::args::api_server::{ListenArg, LiveServer};
 use super::args::forwarder::{ForwarderArgs, LinkEnds};
@@ -20,7 +21,7 @@ use super::args::screen::{self, LiveScreen, TuiArg};
 use super::args::target::TargetArgs;
 use super::args::threads::ThreadsArgs;
 use crate::emulate::attach::Target;
-use crate::emulate::{BoxLink, OnExit, WanBox, blame};
+use crate::emulate::{BoxLink, OnExit, WanBox, blame, make_room};
 use crate::end_names::EndNames;
 use crate::forward::thread::ForwarderOptions;
 use crate::forward::threads::Forwarders;
@@ -39,15 +40,15 @@ use serde::Serialize;
 ///
 /// Every frame that arrives at IF_A leaves at IF_B (up), and vice versa (down), whatever its EtherType, VLAN tags and size.
 /// The host's own network stack does not see these frames. When one interface loses its carrier, the other one is set down until the
-/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW.
+/// carrier returns. emulate needs CAP_NET_ADMIN and CAP_NET_RAW, and for --container also CAP_SYS_ADMIN.
 ///
 /// At the end, emulate restores the interfaces, and nothing passes between them any more (--on-exit cut). If farwire is killed, a
 /// helper process restores them within a second, then sets them down, so that both neighbours notice, or joins them with a bridge
 /// (--on-exit bridge). `farwire emulate --restore`, or the next start on these interfaces, undoes that. An interface with addresses
 /// or routes would lose them when it is set down: emulate uses such an interface only with --force, and then does not set it down.
 ///
-/// --container NAME inserts a link at a running container, in both directions, on each of its networks. The host end of the container's
-/// veth pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
+/// --container NAME inserts a link at a running container, in both directions, on each network that connects it by a veth pair. The host
+/// end of the pair leaves the bridge, and a new interface with the same address, MTU and port settings takes its place. Nothing changes inside
 /// the container. At the end, or when farwire is killed, everything is restored. --label, --service, --pid and --netns do the same for other
 /// targets.
 ///
@@ -109,6 +110,8 @@ struct Wanted {
     /// Names and conditions for the live page, in the order of the links.
     live: Vec<(String, LinkSpec)>,
     on_exit: OnExit,
+    /// Ends the box; `None` if signals end this process until the box starts.
+    stop: Option<Stop>,
 }
 
 impl EmulateArgs {
@@ -133,7 +136,7 @@ impl EmulateArgs {
         notes.extend(link_conditions::beyond_host(&link.config, speeds(names)));
         let in_force = crate::live::in_force(&spec);
         let ends = LinkEnds::OfOne(names);
-        let options = self.forwarder.options([&spec], &ends)?;
+        let options = self.options([&spec], &ends)?;
         let link = BoxLink {
             names: names.map(str::to_owned).into(),
             link,
@@ -146,6 +149,7 @@ impl EmulateArgs {
             notes,
             live: vec![(THE_LINK.to_owned(), spec)],
             on_exit: self.on_exit.unwrap_or(OnExit::Cut),
+            stop: None,
         };
         self.stand(wanted, |_, mut summaries| summaries.remove(0))
     }
@@ -163,7 +167,12 @@ impl EmulateArgs {
         link_conditions::warn_of_hidden_rules(None, &link.rules);
         let mut notes = warnings::of_link(&link.config);
         notes.extend(link_conditions::beyond_host(&link.config, []));
+        // A signal that ended this process before the box has started would leave the new pairs behind.
+        let stop = Stop::on_signals()?;
         let attached = target.attach(self.target.network())?;
+        if let Some(cause) = stop.cause() {
+            return Err(cause.into());
+        }
         let interfaces: Vec<_> = attached.iter().map(|of| of.names.clone()).collect();
         let ends = interfaces
             .iter()
@@ -174,7 +183,7 @@ impl EmulateArgs {
             [only] => LinkEnds::OfOne(only),
             _ => LinkEnds::OfEach(ends.clone()),
         };
-        let options = self.forwarder.options(specs, &recorded)?;
+        let options = self.options(specs, &recorded)?;
         let places: Vec<String> = attached.iter().map(|of| of.name.clone()).collect();
         let live = places.iter().map(|place| match ends[..] {
             [_] => (THE_LINK.to_owned(), spec.clone()),
@@ -195,6 +204,7 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
             on_exit: OnExit::Restore,
+            stop: Some(stop),
         };
         let threads = self.threads.count().of_links(interfaces.len());
         match *ends {
@@ -221,7 +231,7 @@ impl EmulateArgs {
         let ends = links.iter().map(|of| [of.a.as_str(), of.b.as_str()]);
         let specs = links.iter().map(|of| &of.link);
         let ends = LinkEnds::OfEach(ends.collect());
-        let options = self.forwarder.options(specs, &ends)?;
+        let options = self.options(specs, &ends)?;
         let boxed = links.iter().enumerate();
         let boxed = boxed.map(|(number, link)| link.to_link(number));
         let boxed = boxed.collect::<Result<Vec<_>>>().or_bad_input()?;
@@ -240,11 +250,25 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
             on_exit: self.on_exit.unwrap_or(OnExit::Cut),
+            stop: None,
         };
         let threads = self.threads.count().of_links(links.len());
         self.stand(wanted, |ends, summaries| {
             AllLinks::new(ends, threads, summaries)
         })
+    }
+
+    /// Returns the options of the forwarders of links with these conditions and ends. Creates the files of the links, if this process
+    /// may have enough descriptors for the box.
+    fn options<'s>(
+        &self,
+        links: impl IntoIterator<Item = &'s LinkSpec>,
+        ends: &LinkEnds<'_>,
+    ) -> Result<ForwarderOptions, Failure> {
+        let count = ends.links();
+        let threads = self.threads.count().of_links(count);
+        make_room(count, threads, self.forwarder.descriptors_of_link())?;
+        self.forwarder.options(links, ends)
     }
 
     /// Runs a box until a signal ends it. Then it prints what the links did, and writes that as JSON if `--json` asks for it.
@@ -268,6 +292,7 @@ impl EmulateArgs {
             notes,
             live,
             on_exit,
+            stop,
         } = wanted;
         let ends: Vec<EndNames> = links.iter().map(|of| of.names.clone()).collect();
         let names = ends.clone();
@@ -299,7 +324,12 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let (wan_box, live) = WanBox::up(links, threads, self.force, on_exit, options, serve)?;
+        let stop = match stop {
+            Some(stop) => stop,
+            None => Stop::on_signals()?,
+        };
+        let (wan_box, live) =
+            WanBox::up(links, threads, self.force, on_exit, stop, options, serve)?;
         // The start has freed what it read about all interfaces and what its parallel work took.
         heap::give_back_free_pages();
         let said = format!("{said}; running until a signal ends it");

@@ -61,7 +61,7 @@ pub(super) fn clock() -> Check {
 pub(super) fn wake_up() -> Check {
     // The thread keeps its real-time schedule, so it must not be this one.
     let measured = thread::spawn(|| {
-        let waiter = Waiter::measure(CpuUse::Spin);
+        let waiter = Waiter::measure(CpuUse::Spin, 1);
         let mut late: Vec<Duration> = (0..SLEEPS).map(|_| lateness()).collect();
         late.sort_unstable();
         let (median, p99) = (late[SLEEPS / 2], late[SLEEPS * 99 / 100]);

@@ -61,6 +61,7 @@ static USES: [(&str, &[&str]); 6] = [
         &[
             hardware::KERNEL,
             PRIVILEGES,
+            CONTAINER_NETWORKS,
             network::PACKET_SOCKETS,
             network::INGRESS,
             ENGINES,
@@ -70,6 +71,7 @@ static USES: [(&str, &[&str]); 6] = [
 ];
 
 const PRIVILEGES: &str = "privileges";
+const CONTAINER_NETWORKS: &str = "container networks";
 const PASTA: &str = "pasta";
 const ENGINES: &str = "container engines";
 
@@ -109,6 +111,7 @@ impl Diagnosis {
         let mut checks = vec![
             hardware::kernel(),
             capabilities(),
+            container_networks(),
             network::icmp_sockets(),
             user_namespaces(&privilege),
         ];
@@ -240,6 +243,19 @@ fn capabilities() -> Check {
     Check::tried(PRIVILEGES, found, CheckState::Degraded, lack)
 }
 
+/// Checks the privilege by which `emulate --container` looks into the network of a container.
+fn container_networks() -> Check {
+    let found = match userns::may_enter_namespaces() {
+        true => Ok("this process has CAP_SYS_ADMIN".to_owned()),
+        false => Err("this process lacks CAP_SYS_ADMIN".to_owned()),
+    };
+    let lack = Lack {
+        cost: "`emulate` cannot enter the network of a container",
+        remedy: "run `emulate --container` as root; other commands do not need this privilege",
+    };
+    Check::tried(CONTAINER_NETWORKS, found, CheckState::Degraded, lack)
+}
+
 fn user_namespaces(privilege: &Privilege) -> Check {
     let tried = match privilege {
         Privilege::Root => userns::works().map_err(|error| error.to_string()),
@@ -348,13 +364,18 @@ mod tests {
             network::INGRESS,
             PASTA,
             ENGINES,
+            CONTAINER_NETWORKS,
         ];
         assert_eq!(
             found(&all),
             "this machine can: run, exec, exec --net host, emulate between interfaces, emulate --container, measure and serve"
         );
         assert_eq!(
-            found(&all[..all.len() - 2]),
+            found(&all[..all.len() - 1]),
+            "this machine can: run, exec, exec --net host, emulate between interfaces, measure and serve; it cannot: emulate --container"
+        );
+        assert_eq!(
+            found(&all[..all.len() - 3]),
             "this machine can: run, exec, emulate between interfaces, measure and serve; it cannot: exec --net host, emulate --container"
         );
         assert_eq!(

@@ -17,11 +17,15 @@ use netio::veth::{self, HostEnd};
 use super::containers::ContainerEnd;
 use super::engines::{ContainerNetwork, KnownContainer};
 use super::{Insertion, engines};
+use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
 
 /// The command for containers of rootless Podman, whose bridges are in a separate network namespace.
 const ROOTLESS: &str =
     "run, as the user of the container, `podman unshare --rootless-netns farwire emulate ...`";
+
+/// The reason why an interface inside gets no link, as the end of a sentence about it.
+const NO_PAIR: &str = "is no veth whose other end is on this host, as with macvlan and ipvlan";
 
 /// Something that runs in its own network namespace.
 #[derive(Clone, Debug)]
@@ -59,6 +63,12 @@ impl Target {
                 "{self}: inserting a link needs root; for a container of rootless Podman on a bridge, {ROOTLESS}"
             )));
         }
+        if !userns::may_enter_namespaces() {
+            return Err(Failure::machine(format!(
+                "{self}: entering its network namespace needs CAP_SYS_ADMIN: run farwire as root, or give its service \
+                 this capability"
+            )));
+        }
         let leases = InterfaceLeases::open().map_err(super::blame)?;
         // All are checked before anything is made.
         let mut places: Vec<Place> = Vec::new();
@@ -80,37 +90,7 @@ impl Target {
                     places.push(place.of_container(&known, inside, network.is_some()));
                 }
             }
-            Self::Label(label) => {
-                for known in engines::labelled(label)? {
-                    let container = &known.name;
-                    let there = NetNs::of_pid(known.pid).or_machine()?;
-                    let this = Self::Container(container.clone());
-                    let networks = engines::networks_of(&known);
-                    let mut ends = ends_in(&there, &this, &networks, network)?;
-                    let is_only = ends.len() == 1;
-                    // Containers that share a namespace, such as those of a pod, get its links once.
-                    let has_place = |end: &HostEnd| {
-                        let mut all = places.iter();
-                        all.any(|place| place.host.index == end.host.index)
-                    };
-                    ends.retain(|end| !has_place(end));
-                    for end in ends {
-                        let mut name = if is_only {
-                            container.clone()
-                        } else {
-                            format!("{container}-{}", end.inside)
-                        };
-                        // Each engine may have a container of this name, and another container the name that results.
-                        for suffix in [known.engine.name(), end.host.name.as_str()] {
-                            if places.iter().any(|place| place.name == name) {
-                                name = format!("{name}-{suffix}");
-                            }
-                        }
-                        let place = Place::of(name, &end.host, &leases)?;
-                        places.push(place.of_container(&known, end.inside, network.is_some()));
-                    }
-                }
-            }
+            Self::Label(label) => places.extend(labelled(label, network, &leases)?),
         }
         let attached = places.into_iter().map(|place| place.attach(&leases));
         attached.collect()
@@ -132,6 +112,65 @@ pub(super) fn again(
         names, insertion, ..
     } = place.attach(leases)?;
     Ok((names, insertion))
+}
+
+/// Returns the places of all running containers with this label. A container that has no end on this host is skipped with a
+/// warning.
+///
+/// # Errors
+/// No container has such an end, or no link can be inserted at one of the ends.
+fn labelled(
+    label: &str,
+    network: Option<&str>,
+    leases: &InterfaceLeases,
+) -> Result<Vec<Place>, Failure> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut refusals = Vec::new();
+    for known in engines::labelled(label)? {
+        let container = &known.name;
+        let there = NetNs::of_pid(known.pid).or_machine()?;
+        let this = Target::Container(container.clone());
+        let networks = engines::networks_of(&known);
+        let mut ends = match ends_in(&there, &this, &networks, network) {
+            Ok(ends) => ends,
+            Err(refusal) if refusal.is_bad_input() => {
+                refusals.push(refusal.to_string());
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        };
+        let is_only = ends.len() == 1;
+        // Containers that share a namespace, such as those of a pod, get its links once.
+        let has_place = |end: &HostEnd| {
+            let mut all = places.iter();
+            all.any(|place| place.host.index == end.host.index)
+        };
+        ends.retain(|end| !has_place(end));
+        for end in ends {
+            let mut name = if is_only {
+                container.clone()
+            } else {
+                format!("{container}-{}", end.inside)
+            };
+            // Each engine may have a container of this name, and another container the name that results.
+            for suffix in [known.engine.name(), end.host.name.as_str()] {
+                if places.iter().any(|place| place.name == name) {
+                    name = format!("{name}-{suffix}");
+                }
+            }
+            let place = Place::of(name, &end.host, leases)?;
+            places.push(place.of_container(&known, end.inside, network.is_some()));
+        }
+    }
+    if places.is_empty() {
+        return Err(Failure::bad_input(refusals.join("; ")));
+    }
+    for refusal in refusals {
+        warn(format_args!(
+            "one of several containers gets no link: {refusal}"
+        ));
+    }
+    Ok(places)
 }
 
 /// Returns the places of all interfaces in the namespace of `target`, or of the one with the name `network`; see [`ends_in`].
@@ -166,8 +205,8 @@ fn ends_in(
             )));
         }
         return Err(Failure::bad_input(format!(
-            "{target} has no interface whose other end is on this host: with the host's network, slirp4netns or pasta \
-             there is none; use a bridge network, or run the program with `farwire exec --net host`"
+            "{target} has no interface whose other end is on this host: with the host's network, macvlan, ipvlan, \
+             slirp4netns or pasta there is none; use a bridge network, or run the program with `farwire exec --net host`"
         )));
     }
     let has_address = |end: &HostEnd| networks.iter().any(|of| of.mac == end.mac);
@@ -177,31 +216,77 @@ fn ends_in(
              virtual machine, does not know the processes of this one; run farwire there, or name a process with --pid"
         )));
     }
+    let others = HostEnd::others_of(namespace, &ends);
+    let others = others.with_context(|| target.to_string()).or_machine()?;
     let Some(network) = network else {
+        warn_of_others(target, &ends, &others, networks);
         return Ok(ends);
     };
     if ends.iter().any(|end| end.inside == network) {
         let chosen = ends.into_iter().filter(|end| end.inside == network);
         return Ok(chosen.collect());
     }
-    let name_of = |end: &HostEnd| {
-        let found = networks.iter().find(|of| of.mac == end.mac);
-        found.map(|of| of.name.as_str())
-    };
-    let names = ends.iter().map(|end| match name_of(end) {
-        Some(name) => format!("{} ({name})", end.inside),
-        None => end.inside.clone(),
-    });
+    let names = ends
+        .iter()
+        .map(|end| described(&end.inside, end.mac, networks));
     let names: Vec<String> = names.collect();
-    let chosen = ends.into_iter().filter(|end| name_of(end) == Some(network));
+    let is_chosen = |mac| network_of(mac, networks) == Some(network);
+    let chosen = ends.into_iter().filter(|end| is_chosen(end.mac));
     let chosen: Vec<HostEnd> = chosen.collect();
-    if chosen.is_empty() {
-        return Err(Failure::bad_input(format!(
-            "--network: {target} has no interface or network {network}; it has {}",
-            names.join(", ")
-        )));
+    if !chosen.is_empty() {
+        return Ok(chosen);
     }
-    Ok(chosen)
+    let names = names.join(", ");
+    let mut others = others.iter();
+    let why = match others.find(|of| of.name == network || is_chosen(of.mac)) {
+        Some(other) => {
+            let name = described(&other.name, other.mac, networks);
+            format!("the interface {name} of {target} {NO_PAIR}; choose {names}")
+        }
+        None => format!("{target} has no interface or network {network}; it has {names}"),
+    };
+    Err(Failure::bad_input(format!("--network: {why}")))
+}
+
+/// Warns of the interfaces and the networks of `target` that get no link.
+fn warn_of_others(
+    target: &Target,
+    ends: &[HostEnd],
+    others: &[Interface],
+    networks: &[ContainerNetwork],
+) {
+    for other in others {
+        let name = described(&other.name, other.mac, networks);
+        warn(format_args!(
+            "{target}: its interface {name} {NO_PAIR}: it gets no link, and its packets are not impaired"
+        ));
+    }
+    let is_unknown = |network: &&ContainerNetwork| {
+        let mut known = ends.iter().map(|end| end.mac);
+        let mut rest = others.iter().map(|other| other.mac);
+        !known.any(|mac| mac == network.mac) && !rest.any(|mac| mac == network.mac)
+    };
+    for network in networks.iter().filter(is_unknown) {
+        warn(format_args!(
+            "{target}: no interface inside has the hardware address that the engine has for its network {}: packets \
+             of that network may not be impaired",
+            network.name
+        ));
+    }
+}
+
+/// Returns the name of an interface inside, with the engine's name of its network, if it has one.
+fn described(inside: &str, mac: [u8; 6], networks: &[ContainerNetwork]) -> String {
+    match network_of(mac, networks) {
+        Some(network) => format!("{inside} ({network})"),
+        None => inside.to_owned(),
+    }
+}
+
+/// Returns the engine's name of the network in which a container has this hardware address.
+fn network_of(mac: [u8; 6], networks: &[ContainerNetwork]) -> Option<&str> {
+    let found = networks.iter().find(|of| of.mac == mac);
+    found.map(|of| of.name.as_str())
 }
 
 impl fmt::Display for Target {
@@ -300,6 +385,7 @@ fn blame(error: BridgePortError) -> Failure {
         BridgePortError::Routed(_)
         | BridgePortError::NoBridge { .. }
         | BridgePortError::SpanningTree(_)
-        | BridgePortError::VlanTunnels(_) => Failure::bad_input(error),
+        | BridgePortError::VlanTunnels(_)
+        | BridgePortError::StaticEntries { .. } => Failure::bad_input(error),
     }
 }

@@ -18,8 +18,8 @@ use serde_json::json;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 
-/// The longest time of an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest time of an answer, also of an engine's program.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer, in bytes.
 const LARGEST: usize = 16 << 20;
 

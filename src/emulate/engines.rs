@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
 use super::engine_api::{self, EndpointSettings};
+use super::engine_program;
 use instruments::failure::Failure;
 
 /// The engines that know containers: the program, the variable with the address of its API, and the usual socket of its
@@ -59,6 +59,10 @@ pub(super) struct KnownContainer {
 }
 
 /// Returns the running container `name`, whichever engine knows it.
+///
+/// # Errors
+/// Blames the user for a container that no engine knows, that does not run or that several engines know; blames the
+/// machine if an engine does not answer or denies access, because it may know the container.
 pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
     let mut found: Vec<(Engine, u32)> = Vec::new();
     let mut refusals = Vec::new();
@@ -79,7 +83,13 @@ pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
                 pid: *pid,
             });
         }
-        [] => refusals.join("; "),
+        [] => {
+            let why = format!("--container {name}: {}", refusals.join("; "));
+            return Err(match refusals.iter().all(|why| is_unknown(why)) {
+                true => Failure::bad_input(why),
+                false => Failure::machine(why),
+            });
+        }
         several => {
             let engines: Vec<String> = several.iter().map(|(of, _)| of.to_string()).collect();
             format!(
@@ -145,11 +155,14 @@ pub(super) enum ContainerState {
 pub(super) fn state_of(engine: &Engine, name: &str) -> ContainerState {
     match pid(engine, name) {
         Ok(pid @ 1..) => ContainerState::Running(pid),
-        Err(why) if why.to_ascii_lowercase().contains("no such container") => {
-            ContainerState::Removed
-        }
+        Err(why) if is_unknown(&why) => ContainerState::Removed,
         Ok(0) | Err(_) => ContainerState::Stopped,
     }
+}
+
+/// Returns true if an engine refuses because it does not know the container.
+fn is_unknown(why: &str) -> bool {
+    why.to_ascii_lowercase().contains("no such container")
 }
 
 /// Returns the addresses of the container `name` in all its networks; `None` if no engine knows a container of this
@@ -248,7 +261,7 @@ fn names(engine: &Engine, label: &str) -> Result<Vec<String>, String> {
         Engine::Program(program) => {
             let filter = format!("label={label}");
             let list = ["ps", "--filter", filter.as_str(), "--format", "{{.Names}}"];
-            let listed = ask(program, &list)?;
+            let listed = engine_program::ask(program, &list)?;
             Ok(listed.lines().map(|name| name.trim().to_owned()).collect())
         }
         Engine::Socket { path, .. } => engine_api::labelled(path, label),
@@ -296,24 +309,7 @@ fn endpoints(
 /// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.
 fn inspect(program: &str, name: &str, format: &str) -> Result<String, String> {
     let arguments = ["container", "inspect", "--format", format, "--", name];
-    ask(program, &arguments)
-}
-
-/// Returns what the engine prints, or the line of its refusal.
-fn ask(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot be started: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    // Warnings may come before the error.
-    let mut errors = text.lines().filter(|line| line.starts_with("Error"));
-    let line = errors.next().or_else(|| text.lines().next());
-    Err(line.unwrap_or("refused").to_owned())
+    engine_program::ask(program, &arguments)
 }
 
 #[cfg(test)]

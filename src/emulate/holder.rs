@@ -6,6 +6,7 @@
 //! rule that keeps the host's stack out of the interfaces, which therefore lasts until that is done.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
@@ -203,18 +204,47 @@ fn put(links: &mut LinkInterfaces, link: usize, interfaces: [u32; 2]) {
     }
 }
 
-/// Does the work at the end of the box, for every link.
+/// A line about an interface or a link. It is printed after the work on all interfaces, because a reader that
+/// has stopped reading delays the first line.
+enum Line {
+    Note(String),
+    Warning(String),
+}
+
+impl Line {
+    fn print(self) {
+        match self {
+            Self::Note(line) => note(line),
+            Self::Warning(line) => warn(line),
+        }
+    }
+}
+
+/// Does the work at the end of the box, for every link, and then says what it did.
+///
+/// # Errors
+/// Returns the first failure in the order of the links, after all links have been tried.
 fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> {
     if on_exit != OnExit::Bridge && orderly {
         return Ok(());
     }
     let found = FoundInterfaces::of(links)?;
-    side_by_side::each(links.clone(), |interfaces| match on_exit {
-        OnExit::Cut => cut(&found, interfaces),
-        OnExit::Bridge => bridge(&found, interfaces, orderly),
-        OnExit::Restore => restore(&found, interfaces),
-    })
-    .map(drop)
+    let work = |interfaces: [u32; 2]| {
+        let mut lines = Vec::new();
+        let outcome = match on_exit {
+            OnExit::Cut => cut(&found, interfaces, &mut lines),
+            OnExit::Bridge => bridge(&found, interfaces, orderly, &mut lines),
+            OnExit::Restore => restore(&found, interfaces, &mut lines),
+        };
+        Ok::<_, Infallible>((lines, outcome))
+    };
+    let Ok(done) = side_by_side::each(links.clone(), work);
+    let mut outcome = Ok(());
+    for (lines, of_link) in done {
+        lines.into_iter().for_each(Line::print);
+        outcome = outcome.and(of_link);
+    }
+    outcome
 }
 
 /// Up to this number of links, the kernel is asked for each interface; for more, for all interfaces
@@ -259,7 +289,7 @@ impl FoundInterfaces {
 }
 
 /// Restores the interfaces, which taking them over does.
-fn restore(found: &FoundInterfaces, interfaces: [u32; 2]) -> Result<()> {
+fn restore(found: &FoundInterfaces, interfaces: [u32; 2], lines: &mut Vec<Line>) -> Result<()> {
     let mut outcome = Ok(());
     for index in interfaces {
         match found.take(index) {
@@ -267,9 +297,9 @@ fn restore(found: &FoundInterfaces, interfaces: [u32; 2]) -> Result<()> {
             Ok(Some((interface, lease))) => {
                 drop(lease);
                 let name = &interface.name;
-                warn(format_args!(
+                lines.push(Line::Warning(format!(
                     "the emulator has died: {name} is as it was before"
-                ));
+                )));
             }
             Err(error) => outcome = outcome.and(Err(error)),
         }
@@ -278,50 +308,57 @@ fn restore(found: &FoundInterfaces, interfaces: [u32; 2]) -> Result<()> {
 }
 
 /// Sets the interfaces down, except those that would lose addresses or routes.
-fn cut(found: &FoundInterfaces, interfaces: [u32; 2]) -> Result<()> {
+fn cut(found: &FoundInterfaces, interfaces: [u32; 2], lines: &mut Vec<Line>) -> Result<()> {
     let mut outcome = Ok(());
     for index in interfaces {
-        outcome = outcome.and(cut_one(found, index));
+        outcome = outcome.and(cut_one(found, index, lines));
     }
     outcome
 }
 
-fn cut_one(found: &FoundInterfaces, index: u32) -> Result<()> {
+fn cut_one(found: &FoundInterfaces, index: u32, lines: &mut Vec<Line>) -> Result<()> {
     let Some((interface, mut lease)) = found.take(index)? else {
         return Ok(());
     };
     let name = &interface.name;
     if found.host.is_configured(interface) {
-        warn(format_args!(
+        lines.push(Line::Warning(format!(
             "the emulator has died: {name} is restored but not set down, because it would lose its addresses or routes"
-        ));
+        )));
         return Ok(());
     }
     lease.set_up(false)?;
     lease.leave();
-    warn(format_args!(
+    lines.push(Line::Warning(format!(
         "the emulator has died: {name} is down until `farwire emulate --restore`"
-    ));
+    )));
     Ok(())
 }
 
 /// Connects the interfaces with a bridge, or cuts them if that fails.
-fn bridge(found: &FoundInterfaces, interfaces: [u32; 2], orderly: bool) -> Result<()> {
+fn bridge(
+    found: &FoundInterfaces,
+    interfaces: [u32; 2],
+    orderly: bool,
+    lines: &mut Vec<Line>,
+) -> Result<()> {
     let joined = join(found, interfaces);
     let Ok(Some([a, b])) = &joined else {
         let why = match joined {
             Err(error) => format!("{error:#}"),
             Ok(_) => "one of them is gone".to_owned(),
         };
-        warn(format_args!("cannot bridge the interfaces: {why}"));
-        return cut(found, interfaces);
+        lines.push(Line::Warning(format!(
+            "cannot bridge the interfaces: {why}"
+        )));
+        return cut(found, interfaces, lines);
     };
     let outcome = format!("a bridge connects {a} and {b} until `farwire emulate --restore`");
-    if orderly {
-        note(format_args!("farwire: {outcome}"));
+    lines.push(if orderly {
+        Line::Note(format!("farwire: {outcome}"))
     } else {
-        warn(format_args!("the emulator has died: {outcome}"));
-    }
+        Line::Warning(format!("the emulator has died: {outcome}"))
+    });
     Ok(())
 }
 

@@ -27,6 +27,7 @@ impl WanBox {
             let port = pair.port_mut(side);
             port.lease = None;
             self.guard.forget(port.interface.index);
+            self.places.forget(port.interface.index);
         }
         let containers = self.containers.as_mut().filter(|_| side == Side::A);
         let message = match containers.and_then(|of| of.wait_for(link)) {
@@ -110,6 +111,10 @@ impl WanBox {
         );
         let pair = &mut self.pairs[link];
         pair.continue_with(new);
+        for side in [Side::A, Side::B] {
+            let index = pair.port(side).interface.index;
+            self.places.lease(index, (link, side));
+        }
         self.names[link].replace(pair.names());
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);

@@ -11,10 +11,12 @@ mod carrier;
 mod confinement;
 mod containers;
 mod engine_api;
+mod engine_program;
 pub(crate) mod engines;
 mod holder;
 mod inserted;
 mod pair;
+mod places;
 mod port;
 mod side_by_side;
 
@@ -49,6 +51,7 @@ pub(crate) use holder::{OnExit, hold};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 use pair::{InterfacePair, mtus};
+use places::PortPlaces;
 use port::acceptable;
 pub(crate) use port::blame;
 use record::quantity::counted;
@@ -68,6 +71,8 @@ const MANY_CHANGES: usize = 16;
 pub(crate) struct WanBox {
     /// The interface pairs, in the order of the links.
     pairs: Vec<InterfacePair>,
+    /// Finds their ports.
+    places: PortPlaces,
     /// The names of their interfaces, as others show them.
     names: Vec<EndNames>,
     /// Leases an interface that comes back.
@@ -110,12 +115,14 @@ pub(crate) struct Insertion {
 
 impl WanBox {
     /// Takes all interfaces and starts to forward between the two of each link, with this number of
-    /// threads. `beside` starts whatever else runs in this process and is confined together with it.
+    /// threads, for which [`make_room`] has made room. `stop` ends the box. `beside` starts whatever else runs
+    /// in this process and is confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         threads: usize,
         force: bool,
         on_exit: OnExit,
+        stop: Stop,
         options: ForwarderOptions,
         beside: impl FnOnce(&Forwarders) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
@@ -126,9 +133,8 @@ impl WanBox {
         let (insertions, links): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let names: Vec<[String; 2]> = shown.iter().map(EndNames::now).collect();
         let found = find_all(&names, force)?;
-        make_room(found.len(), threads, options.packet_logs.len())?;
         // From here on, a signal or the death of the forwarder ends the box in order.
-        let stop = Stop::on_signals()?.or(&options.died, EMULATOR_DIED);
+        let stop = stop.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
         let shares = distribute(found.len(), threads);
         let mut sockets = open(&found, &shares)?;
@@ -175,8 +181,15 @@ impl WanBox {
         };
         match started() {
             Ok((pairs, guard, running, beside, sysctls)) => {
+                let mut places = PortPlaces::default();
+                for (link, pair) in pairs.iter().enumerate() {
+                    for side in [Side::A, Side::B] {
+                        places.lease(pair.port(side).interface.index, (link, side));
+                    }
+                }
                 let wan_box = Self {
                     pairs,
+                    places,
                     names: shown,
                     leases,
                     guard,
@@ -210,13 +223,14 @@ impl WanBox {
         let summaries = self.running.stop();
         let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
         // An inserted link ends as soon as its container is back in the bridge.
+        let mut restored = Ok(());
         for pair in self.pairs.iter_mut().filter(|pair| pair.is_inserted()) {
             let container = pair.port_mut(Side::A);
-            container.lease = None;
+            restored = restored.and(container.end());
             self.guard.forget(container.interface.index);
         }
         // The leases end here, after the last packet, and the drop rule ends with the holder.
-        side_by_side::for_each(self.pairs, drop);
+        let others = side_by_side::each(self.pairs, InterfacePair::end);
         drop(self.guard);
         let outcome = ended.and(summaries);
         self.holder.end(outcome.is_ok())?;
@@ -224,7 +238,9 @@ impl WanBox {
             interfaces,
             ..summary
         };
-        Ok(outcome?.into_iter().zip(events).map(with_events).collect())
+        let summaries = outcome?;
+        restored.and(others)?;
+        Ok(summaries.into_iter().zip(events).map(with_events).collect())
     }
 
     fn watch(&mut self) -> Result<()> {
@@ -311,8 +327,7 @@ impl WanBox {
         change: &LinkChange,
         look: impl Fn(u32) -> Result<Option<Interface>, InterfaceError>,
     ) -> Result<()> {
-        let ours = self.find(|port| port.lease.is_some() && port.interface.index == change.index);
-        if let Some((link, side)) = ours {
+        if let Some((link, side)) = self.places.leased(change.index) {
             if change.gone {
                 return self.lose(link, side);
             }
@@ -327,18 +342,11 @@ impl WanBox {
             }
             return Ok(());
         }
-        let back = self.find(|port| port.lease.is_none() && port.name() == change.name);
-        let back = back.filter(|(link, _)| !self.pairs[*link].is_inserted());
+        let back = self.places.waiting(&change.name);
         match back.filter(|_| !change.gone) {
             Some((link, side)) => self.take_again(link, side),
             None => Ok(()),
         }
-    }
-
-    /// Returns the link and the side of the first port for which `wanted` is true.
-    fn find(&self, wanted: impl Fn(&port::Port) -> bool) -> Option<(usize, Side)> {
-        let mut pairs = self.pairs.iter().enumerate();
-        pairs.find_map(|(link, pair)| Some((link, pair.side(&wanted)?)))
     }
 
     /// Handles an interface that has left the namespace: the other side loses its carrier, as if a
@@ -348,10 +356,12 @@ impl WanBox {
         port.lease = None;
         port.events.gone += 1;
         self.guard.forget(port.interface.index);
+        self.places.forget(port.interface.index);
         let gone = port.name().to_owned();
         if self.pairs[link].is_inserted() {
             return self.end_inserted(link, side, &gone);
         }
+        self.places.wait(&gone, (link, side));
         let message = format!("interface {gone} is gone: waiting for its return");
         log(format_args!("farwire: {message}"));
         service_manager::status(&message);
@@ -398,6 +408,8 @@ impl WanBox {
         };
         port.refusal.clear();
         port.events.back += 1;
+        self.places.stop_waiting(&name, (link, side));
+        self.places.lease(found.index, (link, side));
         port.interface = found;
         port.lease = Some(lease);
         self.holder.set_interfaces(link, pair.indices());
@@ -459,27 +471,23 @@ const OTHER_DESCRIPTORS: u64 = 64;
 /// commands.
 const DESCRIPTORS_OF_THREAD: u64 = 8;
 
-/// The descriptors of a packet log beside those of its files, which are already open: its writer has one,
-/// and a second one while the files change turns.
-const DESCRIPTORS_OF_LOG: u64 = 2;
-
-/// Makes sure that this process may have enough descriptors for a box of this number of links, threads
-/// and packet logs.
+/// Makes sure that this process may have enough descriptors for a box of this number of links and threads.
+/// The packet log and the capture of each link need `of_records`, and none of their files is open yet.
 ///
 /// # Errors
 /// Blames the machine if the limit is too low and cannot be raised.
-fn make_room(links: usize, threads: usize, logs: usize) -> Result<(), Failure> {
+pub(crate) fn make_room(links: usize, threads: usize, of_records: u64) -> Result<(), Failure> {
     let what = || counted(links as u64, "link");
-    descriptors::make_room(needed_descriptors(links, threads, logs))
+    descriptors::make_room(needed_descriptors(links, threads, of_records))
         .with_context(what)
         .or_machine()
 }
 
-fn needed_descriptors(links: usize, threads: usize, logs: usize) -> u64 {
+fn needed_descriptors(links: usize, threads: usize, of_records: u64) -> u64 {
     let parallel = 4 * side_by_side::threads(2 * links) as u64;
     let of_threads = threads as u64 * DESCRIPTORS_OF_THREAD;
-    let of_logs = logs as u64 * DESCRIPTORS_OF_LOG;
-    links as u64 * DESCRIPTORS_OF_LINK + of_threads + of_logs + OTHER_DESCRIPTORS + parallel
+    let of_links = links as u64 * (DESCRIPTORS_OF_LINK + of_records);
+    of_links + of_threads + OTHER_DESCRIPTORS + parallel
 }
 
 /// Opens all interfaces, for each thread those of its links.
@@ -497,8 +505,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_packet_log_needs_descriptors_of_its_own() {
-        let [without, with] = [0, 40].map(|logs| needed_descriptors(40, 2, logs));
-        assert_eq!(with, without + 80);
+    fn the_packet_log_and_the_capture_of_each_link_need_descriptors() {
+        let [without, with] = [0, 5].map(|of_records| needed_descriptors(40, 2, of_records));
+        assert_eq!(with, without + 200);
     }
 }

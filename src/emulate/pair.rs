@@ -93,6 +93,15 @@ impl InterfacePair {
         self.insertion = new.insertion;
     }
 
+    /// Ends the leases of both interfaces, which undoes all changes to them.
+    ///
+    /// # Errors
+    /// Something could not be undone.
+    pub(super) fn end(mut self) -> Result<()> {
+        let [a, b] = self.ports.each_mut().map(Port::end);
+        a.and(b)
+    }
+
     pub(super) fn port(&self, side: Side) -> &Port {
         &self.ports[side.index()]
     }
@@ -109,12 +118,6 @@ impl InterfacePair {
     /// Returns the indexes of both interfaces.
     pub(super) fn indices(&self) -> [u32; 2] {
         self.ports.each_ref().map(|port| port.interface.index)
-    }
-
-    /// Returns the side whose interface satisfies `wanted`.
-    pub(super) fn side(&self, wanted: impl Fn(&Port) -> bool) -> Option<Side> {
-        let sides = [Side::A, Side::B];
-        sides.into_iter().find(|side| wanted(self.port(*side)))
     }
 
     /// Returns the events of each interface that had any.

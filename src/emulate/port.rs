@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use anyhow::{Context as _, Result};
 use netio::iface::{HostUse, Interface, InterfaceError};
 use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError, MERGING};
 use netio::offloads::OffloadError;
@@ -51,6 +52,22 @@ impl Port {
 
     pub(super) fn name(&self) -> &str {
         &self.interface.name
+    }
+
+    /// Ends the lease, which undoes all changes to the interface.
+    ///
+    /// # Errors
+    /// Something could not be undone.
+    pub(super) fn end(&mut self) -> Result<()> {
+        let Some(lease) = self.lease.take() else {
+            return Ok(());
+        };
+        lease.end().with_context(|| {
+            let name = self.name();
+            format!(
+                "interface {name} is not as it was before; `farwire emulate --restore` tries again"
+            )
+        })
     }
 }
 

@@ -53,15 +53,6 @@ pub(super) fn each<T: Send, R: Send, E: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Does what [`each`] does, for work that cannot fail and returns nothing.
-pub(super) fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync) {
-    let done = |item| {
-        work(item);
-        Ok::<(), std::convert::Infallible>(())
-    };
-    let _ = each(items, done);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,8 @@ pub(crate) struct LinkMeter {
     pub(crate) forwarder: usize,
     /// The bytes of frames that all links of the forwarder hold, bookkeeping included.
     pub(crate) held_bytes: u64,
+    /// The frames that were lost because a receive ring was full that the links of the forwarder share.
+    pub(crate) shared_rings_lost: u64,
     /// True if the results of the whole link can be trusted: the emulator lost nothing and few
     /// packets were late.
     pub(crate) is_valid: bool,
@@ -68,6 +70,7 @@ impl LinkMeter {
             round_trips: now.round_trips,
             forwarder,
             held_bytes: now.held_bytes as u64,
+            shared_rings_lost: summary.rings_full.iter().map(|lost| lost.count).sum(),
             is_valid: summary.invalid().is_none(),
         }
     }
@@ -80,8 +83,13 @@ impl LinkMeter {
             late: links.iter().map(|link| link.late).sum(),
             ..Self::default()
         };
-        let held = links.iter().map(|link| (link.forwarder, link.held_bytes));
-        total.held_bytes = held.collect::<HashMap<_, _>>().values().sum();
+        // Every link has these values of its forwarder, and the last one has the newest.
+        let of_forwarders: HashMap<usize, &Self> =
+            links.iter().map(|link| (link.forwarder, link)).collect();
+        for link in of_forwarders.into_values() {
+            total.held_bytes += link.held_bytes;
+            total.shared_rings_lost += link.shared_rings_lost;
+        }
         for link in links {
             for (sum, direction) in total.directions.iter_mut().zip(&link.directions) {
                 sum.counters.add(&direction.counters);
@@ -106,14 +114,38 @@ impl LinkMeter {
 #[cfg(test)]
 mod tests {
     use model::Nanos;
+    use record::summary::{OwnLoss, Summary};
 
     use super::*;
 
     #[test]
-    fn the_total_counts_the_memory_of_a_forwarder_once_and_is_as_valid_as_its_worst_link() {
+    fn frames_lost_by_shared_rings_are_counted_for_each_link() {
+        let lost = |cause: &str, count| OwnLoss {
+            cause: cause.to_owned(),
+            count,
+        };
+        let reading = LinkReading {
+            at: Nanos::ZERO,
+            summary: Summary {
+                rings_full: vec![lost("packets", 3), lost("trains", 4)],
+                ..Summary::default()
+            },
+            lateness: LatenessBuckets::default(),
+            round_trips: Default::default(),
+            backlogs: [None; 2],
+            held_bytes: 0,
+        };
+        let ends = ["a", "b"].map(str::to_owned);
+        let meter = LinkMeter::of("a-b".to_owned(), ends, 1, 0, &reading);
+        assert_eq!((meter.shared_rings_lost, meter.is_valid), (7, false));
+    }
+
+    #[test]
+    fn the_total_counts_each_forwarder_once_and_is_as_valid_as_its_worst_link() {
         let link = |forwarder, held_bytes, is_valid| LinkMeter {
             forwarder,
             held_bytes,
+            shared_rings_lost: held_bytes / 5,
             is_valid,
             late: 2,
             ..LinkMeter::default()
@@ -137,6 +169,7 @@ mod tests {
             (total.held_bytes, total.late, total.is_valid),
             (105, 6, true)
         );
+        assert_eq!(total.shared_rings_lost, 21);
         let waiting = total.directions[0].backlog.unwrap();
         assert_eq!((waiting.bytes, waiting.delay), (Bytes(1_560), Nanos(40)));
         assert_eq!(total.directions[1].backlog, None);

@@ -40,10 +40,12 @@ impl EmulatedBed {
         let opened = opened.map(|of| -> Result<_> { Ok(of.run(open)??) });
         let ports = opened.collect::<Result<Vec<_>>>()?;
         let (died, start) = (Arc::default(), Some(clock::now()));
+        let forwarders = links.len();
         let begin = |(ports, (link, options)): (_, (EmulatedLink, ForwarderOptions))| {
             let options = ForwarderOptions {
                 died: Arc::clone(&died),
                 start,
+                forwarders,
                 ..options
             };
             StartingForwarder::begin(ports, link, options)

@@ -396,7 +396,7 @@ const DEPARTURE_ERROR: Family = (
 );
 
 /// The families with one sample per link, or with one in all.
-const LINK_FAMILIES: [LinkFamily; 3] = [
+const LINK_FAMILIES: [LinkFamily; 4] = [
     (
         "farwire_late_packets",
         Counter,
@@ -408,6 +408,13 @@ const LINK_FAMILIES: [LinkFamily; 3] = [
         Gauge,
         "Bytes of frames held, with bookkeeping, for all links of the same emulator; in the sums, of every emulator.",
         |meter| meter.held_bytes as f64,
+    ),
+    (
+        "farwire_shared_ring_lost_frames",
+        Counter,
+        "Frames that the emulator lost because a receive ring was full that several links share, for all links of the same emulator; \
+         in the sums, of every emulator.",
+        |meter| meter.shared_rings_lost as f64,
     ),
     (
         "farwire_run_valid",
@@ -533,6 +540,7 @@ mod tests {
                 link: link.to_owned(),
                 is_valid: true,
                 late: 1,
+                shared_rings_lost: 9,
                 ..LinkMeter::default()
             };
             meter.directions[0].counters.packets = packets;
@@ -543,6 +551,7 @@ mod tests {
         for line in [
             "\nfarwire_links 2.0\n",
             "\nfarwire_late_packets_total 2.0\n",
+            "\nfarwire_shared_ring_lost_frames_total 9.0\n",
             "\nfarwire_offered_packets_total{direction=\"up\"} 7.0\n",
             "\nfarwire_departure_error_seconds_count 0\n",
         ] {

@@ -1,6 +1,7 @@
 //! The files for continuous integration: the scripts of the action, and the examples for other systems. `scripts/ci_files` validates the files.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -42,6 +43,17 @@ fn project() -> Result<TempDir> {
     Ok(directory)
 }
 
+/// Puts a program of the shell into the path of a project, in place of one with this name.
+fn put_program(project: &TempDir, name: &str, script: &str) -> Result<()> {
+    let path = project.path().join("bin").join(name);
+    if path.exists() {
+        fs::remove_file(&path)?;
+    }
+    fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+    fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
 /// Returns a program as an ordinary user runs it in a project.
 fn in_project(program: impl AsRef<Path>, project: &TempDir) -> Result<Command> {
     let path = std::env::var("PATH").unwrap_or_default();
@@ -63,8 +75,20 @@ fn in_project(program: impl AsRef<Path>, project: &TempDir) -> Result<Command> {
 #[test_support::test(Namespaces, Tool("bash"), Tool("ping"))]
 fn the_action_keeps_reports_and_ends_with_the_highest_code() -> Result<()> {
     let project = project()?;
+    // A cache has kept the results of an earlier job.
+    let stale = project.path().join("out/missing");
+    fs::create_dir_all(&stale)?;
+    fs::write(stale.join("record.jsonl"), "stale\n")?;
+    fs::create_dir(project.path().join("other"))?;
+    fs::copy(
+        project.path().join("ci.toml"),
+        project.path().join("other/ci.toml"),
+    )?;
     let mut action = in_project(root().join(".github/action/run"), &project)?;
-    action.env("SCENARIO", "ci.toml\nunmet.toml\nmissing.toml\n");
+    action.env(
+        "SCENARIO",
+        "ci.toml\nunmet.toml\nother/ci.toml\nmissing.toml\n",
+    );
     action.env("ARGUMENTS", "--no-baseline --late-budget 1s");
     action.env("OUT", "out");
     let files = ["summary", "output"].map(|name| project.path().join(name));
@@ -82,10 +106,56 @@ fn the_action_keeps_reports_and_ends_with_the_highest_code() -> Result<()> {
     ensure!(code? == "code=2\n", "the output of the step");
     for file in [
         "out/ci/junit.xml",
+        "out/ci-2/junit.xml",
         "out/unmet/junit.xml",
         "out/ci/report.html",
     ] {
         ensure!(project.path().join(file).is_file(), "there is no {file}");
+    }
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("bash"))]
+fn the_action_fails_if_a_report_cannot_be_made() -> Result<()> {
+    let project = project()?;
+    let program =
+        "case $1 in\nrun) mkdir -p out/ci && touch out/ci/record.jsonl;;\nreport) exit 3;;\nesac";
+    put_program(&project, "farwire", program)?;
+    let mut action = in_project(root().join(".github/action/run"), &project)?;
+    action.env("SCENARIO", "ci.toml").env("OUT", "out");
+    let summary = project.path().join("summary");
+    action.env("GITHUB_STEP_SUMMARY", &summary);
+    let output = process::run(&mut action)?;
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    process::has(
+        &fs::read_to_string(summary)?,
+        "ci: no junit.xml, because `farwire report` ended with 3",
+    )
+}
+
+#[test_support::test(Namespaces)]
+fn the_action_installs_the_version_of_its_own_ref() -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let sources = root().canonicalize()?;
+    let project = project()?;
+    put_program(&project, "pipx", r#"echo "pipx $*.""#)?;
+    for (install, reference, installed) in [
+        (
+            "farwire",
+            format!("v{version}"),
+            format!("farwire=={version}"),
+        ),
+        ("farwire", "main".to_owned(), sources.display().to_string()),
+        ("farwire", String::new(), sources.display().to_string()),
+        (
+            "farwire==0.0.1",
+            "main".to_owned(),
+            "farwire==0.0.1".to_owned(),
+        ),
+    ] {
+        let mut action = in_project(root().join(".github/action/prepare"), &project)?;
+        let output = process::succeeds(action.env("INSTALL", install).env("REF", reference))?;
+        process::has(&stdout(&output), format!("pipx install {installed}."))?;
     }
     Ok(())
 }

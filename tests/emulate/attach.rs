@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use caps::Capability;
 use netio::netns::NetNs;
 use netio::veth::HostEnd;
 use nix::sys::signal::{Signal, kill};
@@ -106,7 +107,8 @@ impl Bridged {
 }
 
 impl Container {
-    fn start() -> Result<Self> {
+    /// Starts a container that is connected to nothing.
+    pub(super) fn start() -> Result<Self> {
         Self::start_in(NetNs::create()?)
     }
 
@@ -341,6 +343,33 @@ fn a_link_whose_helper_was_killed_too_is_undone_by_the_next_start_or_by_restore(
     Ok(())
 }
 
+#[test_support::test(
+    Namespaces,
+    Ingress,
+    Device("bridge"),
+    Device("dummy"),
+    Tool("ip"),
+    Tool("ping")
+)]
+fn a_link_that_cannot_be_undone_ends_with_an_error_and_restore_tries_again() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &format!("--pid {}", own.pid()))?;
+    // The container cannot return to a bridge that is none.
+    ip(&bridged.host, "link del br0")?;
+    ip(&bridged.host, "link add br0 type dummy")?;
+    let (status, said) = wan.end_by(Signal::SIGTERM)?;
+    has(
+        &said,
+        "interface veth2 is not as it was before; `farwire emulate --restore` tries again",
+    )?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    ip(&bridged.host, "link del br0")?;
+    ip(&bridged.host, "link add br0 type bridge")?;
+    process::succeeds_in(&bridged.host, farwire().args(["emulate", "--restore"]))?;
+    has(&ip(&bridged.host, "link show veth2")?, "master br0")
+}
+
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     let bridged = Bridged::start()?;
@@ -389,13 +418,17 @@ fn a_container_whose_bridge_is_in_another_namespace_gets_its_link_there() -> Res
     let mut powerless = farwire_with(&[])?;
     powerless.arg("emulate").args(line.split(' '));
     ends_with(&run_in(&bridged.host, &mut powerless)?, 3, words)?;
+    let mut cannot_enter = farwire_with(&[Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW])?;
+    cannot_enter.arg("emulate").args(line.split(' '));
+    let refused = run_in(&of_user.host, &mut cannot_enter)?;
+    ends_with(&refused, 3, "needs CAP_SYS_ADMIN")?;
     let wan = WanBox::start_at(farwire(), &of_user.host, &line)?;
     let least = of_user.least_rtt_ms()?;
     ensure!(least >= 40.0, "{least} ms");
     wan.stop().map(drop)
 }
 
-#[test_support::test(Namespaces, Device("bridge"), Tool("ip"), Tool("ping"))]
+#[test_support::test(Namespaces, Device("bridge"), Tool("ip"), Tool("bridge"), Tool("ping"))]
 fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
@@ -405,6 +438,15 @@ fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<
     ip(&bridged.host, "link set br0 type bridge stp_state 1")?;
     refused("runs the spanning tree protocol")?;
     ip(&bridged.host, "link set br0 type bridge stp_state 0")?;
+    let entry = |change: &str| {
+        let mut bridge = Command::new("bridge");
+        let words = format!("fdb {change} 02:00:00:00:00:09 dev veth2 master static");
+        bridge.args(words.split(' '));
+        process::succeeds_in(&bridged.host, &mut bridge)
+    };
+    entry("add")?;
+    refused("the bridge br0 has static entries for the port veth2")?;
+    entry("del")?;
     ip(&bridged.host, "link set veth2 nomaster")?;
     refused("is not a port of a bridge")?;
     ip(&bridged.host, "link set veth2 master br0")?;
@@ -415,12 +457,41 @@ fn a_place_where_no_link_can_be_inserted_is_refused_with_the_reason() -> Result<
     let other = NetNs::create()?;
     let mut sleep = Command::new("sleep");
     let mut alone = other.run(|| sleep.arg("1000").spawn())??;
-    let nowhere = bridged.refused(&format!("--pid {}", alone.id()), 2, "exec --net host");
+    let nowhere = bridged.refused(
+        &format!("--pid {}", alone.id()),
+        2,
+        "with the host's network, macvlan, ipvlan, slirp4netns or pasta",
+    );
     alone.kill()?;
     alone.wait()?;
     nowhere?;
     ensure!(bridged.state()? == state, "something is left behind");
     Ok(())
+}
+
+#[test_support::test(
+    Namespaces,
+    Ingress,
+    Device("bridge"),
+    Device("dummy"),
+    Tool("ip"),
+    Tool("ping")
+)]
+fn an_interface_inside_without_an_end_on_the_host_is_named_and_not_impaired() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    // Like a macvlan, it has no end on the host.
+    ip(&own.ns, "link add eth1 type dummy")?;
+    ip(&own.ns, "link set eth1 up")?;
+    let pid = format!("--pid {}", own.pid());
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &pid)?;
+    wan.await_line("its interface eth1 is no veth whose other end is on this host")?;
+    wan.stop()?;
+    let chosen = format!("{pid} --network eth0");
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &chosen)?;
+    let (_, said) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(!said.contains("eth1"), "{said}");
+    bridged.refused(&format!("{pid} --network eth1"), 2, "; choose eth0")
 }
 
 /// Returns the numbers in the line `N packets transmitted, M received` of ping.

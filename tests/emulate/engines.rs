@@ -265,6 +265,20 @@ fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_signal_before_the_link_is_inserted_leaves_no_pair_behind() -> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let state = bridged.state()?;
+    let interrupts = format!("kill -INT $PPID; echo {}", own.pid());
+    engines.add("podman", &interrupts)?;
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--container", "web"]);
+    let ended = run_in(&bridged.host, &mut emulate)?;
+    ends_with(&ended, 1, "interrupted by a signal")?;
+    ensure!(bridged.state()? == state, "something is left behind");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
@@ -278,6 +292,10 @@ fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> 
     let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
     engines.add("docker", "echo 'no such container: web' >&2; exit 1")?;
     ends_with(&emulate()?, 2, "docker: no such container: web")?;
+    // The one that does not answer may know the container.
+    let denied = "permission denied while trying to connect to the Docker daemon socket";
+    engines.add("podman", &format!("echo '{denied}' >&2; exit 1"))?;
+    ends_with(&emulate()?, 3, denied)?;
     engines.add("podman", &format!("{asked}; echo 0"))?;
     ends_with(&emulate()?, 2, "is not running")?;
     engines.add("docker", &format!("{asked}; echo {}", own.pid()))?;
@@ -350,6 +368,37 @@ db
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_labelled_container_without_an_end_here_is_skipped_unless_no_other_is_left() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (web, alone) = (bridged.connect(2)?, Container::start()?);
+    let engines = Engines::new()?;
+    let knows_both = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=app=shop "*) echo alone; echo web;;
+            "ps "*) echo alone;;
+            *" -- web") echo {};;
+            *" -- alone") echo {};;
+        esac"#,
+        web.pid(),
+        alone.pid()
+    );
+    engines.add("podman", &knows_both)?;
+    let line = "--label app=shop";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    wan.await_line(
+        "gets no link: container alone has no interface whose other end is on this host",
+    )?;
+    wan.await_line("link at web of the containers with label app=shop")?;
+    wan.stop()?;
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--label", "app=batch"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    let words = "container alone has no interface whose other end is on this host";
+    ends_with(&refused, 2, words).map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Result<()> {
     let bridged = Bridged::start()?;
     let containers = [bridged.connect(2)?, bridged.connect(3)?];
@@ -400,7 +449,8 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
         r#"
         case "$*" in
             "ps --filter label=com.docker.compose.service=shop --format "*) echo web;;
-            *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '/web {{"front": {{"MacAddress": "{mac}"}}}}';;
+            *"{{{{json .NetworkSettings.Networks}}}} -- web")
+                echo '/web {{"front": {{"MacAddress": "{mac}"}}, "lost": {{"MacAddress": "02:00:00:00:00:09"}}}}';;
             *" -- web") echo {};;
         esac"#,
         own.pid()
@@ -414,6 +464,11 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
         wan.await_line("link at ")?;
         wan.stop()?;
     }
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
+    wan.await_line(
+        "no interface inside has the hardware address that the engine has for its network lost",
+    )?;
+    wan.stop()?;
     let mut emulate = engines.farwire();
     emulate.args(["emulate", "--container", "web", "--network", "back"]);
     let refused = run_in(&bridged.host, &mut emulate)?;

@@ -4,7 +4,7 @@ mod soak;
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, PipeReader, Write as _};
 use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::process::{Command, Output, Stdio};
@@ -204,12 +204,10 @@ fn each_of_many_links_has_conditions_counters_and_draws_of_its_own() -> Result<(
     Ok(())
 }
 
-/// The box is killed while its standard error is a pipe of one page that nobody reads.
-#[test_support::test(Namespaces, Tool("ip"))]
-fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Result<()> {
-    const LINKS: usize = 40;
-    let street = Street::build(LINKS)?;
-    let links = file([""; LINKS])?;
+/// Starts a box whose standard error is a pipe of one page, and kills it as soon as it forwards. Returns the lines that it and its
+/// holder write after that.
+fn killed_with_a_pipe_of_one_page(street: &Street) -> Result<Lines<BufReader<PipeReader>>> {
+    let links = file(vec![""; street.links])?;
     let (reader, writer) = std::io::pipe()?;
     fcntl(&reader, FcntlArg::F_SETPIPE_SZ(4096))?;
     let mut command = farwire();
@@ -219,14 +217,38 @@ fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Res
     let mut wan = street.middle.run(|| command.spawn())??;
     drop(command);
     let mut lines = BufReader::new(reader).lines();
-    let begun = lines.find(|line| !matches!(line, Ok(line) if !line.contains("until a signal")));
-    begun.context("the box ended")??;
+    await_line(&mut lines, "until a signal")?;
     wan.kill()?;
     wan.wait()?;
+    Ok(lines)
+}
+
+/// Reads lines up to the first one that contains `text`.
+fn await_line(lines: &mut Lines<BufReader<PipeReader>>, text: &str) -> Result<()> {
+    let found = lines.find(|line| !matches!(line, Ok(line) if !line.contains(text)));
+    found.with_context(|| format!("the output ended without `{text}`"))??;
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_holder_sets_all_interfaces_down_though_nobody_reads_what_it_says() -> Result<()> {
+    let street = Street::build(40)?;
+    let _unread = killed_with_a_pipe_of_one_page(&street)?;
     wait_for("all interfaces to be down", || {
         let states = street.states()?;
         Ok(states.iter().all(|(_, state)| !state.is_up()).then_some(()))
     })
+}
+
+#[test_support::test(Namespaces, Tool("ip"))]
+fn the_holder_has_set_all_interfaces_down_before_its_first_line() -> Result<()> {
+    let street = Street::build(40)?;
+    let mut lines = killed_with_a_pipe_of_one_page(&street)?;
+    await_line(&mut lines, "the emulator has died")?;
+    // One request for all interfaces leaves a holder that has not finished no time.
+    let up = ip(&street.middle, "-oneline link show up type veth")?;
+    ensure!(up.is_empty(), "{up}");
+    Ok(())
 }
 
 #[test_support::test(Namespaces, Tool("ip"))]
@@ -497,8 +519,10 @@ fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_tw
     let street = Street::build(LINKS)?;
     let before = street.states()?;
     let links = file([""; LINKS])?;
+    let folder = tempfile::tempdir()?;
     let mut command = limited("150:150")?;
     command.args(["emulate", "--links"]).arg(links.path());
+    command.arg("--pcap").arg(folder.path().join("seen"));
     let refused = run_in(&street.middle, &mut command)?;
     let cause = "this process may have only 150 (RLIMIT_NOFILE): raise the limit";
     ends_with(&refused, 3, cause)?;
@@ -510,6 +534,8 @@ fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_tw
     for (name, state) in before {
         state.check_same(&street.middle, &name)?;
     }
+    let created = fs::read_dir(folder.path())?.count();
+    ensure!(created == 0, "{created} captures are left");
     let restored = succeeds_in(&street.middle, farwire().args(["emulate", "--restore"]))?;
     has(&stderr(&restored), "there is nothing to restore")?;
     let wan = WanBox::start_links_as(limited("150:4096")?, &street.middle, links.path())?;
@@ -570,6 +596,7 @@ fn the_api_lists_links_in_parts_and_its_metrics_are_sums_or_those_of_one_link() 
     );
     let sums = get("/metrics")?.text;
     has(&sums, "\nfarwire_links 3.0\n")?;
+    has(&sums, "\nfarwire_shared_ring_lost_frames_total 0.0\n")?;
     ensure!(!sums.contains("link=\""), "{sums}");
     let one = get("/metrics?link=x1-y1")?.text;
     has(&one, "farwire_run_valid{link=\"x1-y1\"}")?;

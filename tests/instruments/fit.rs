@@ -349,6 +349,8 @@ fn files_are_sessions_on_one_path_whose_spread_is_stated() -> Result<()> {
     );
     let link = fs::read_to_string(directory.path().join("both/link.toml"))?;
     has(&link, "# [fitted] half of the round trip: ")?;
+    let files = "# A link fitted from morning.txt, evening.txt, measured on 2023-11-14\n";
+    has(&link, files)?;
     let page = fs::read_to_string(directory.path().join("both/report.html"))?;
     has(&page, "A link fitted to morning.txt, evening.txt on ")?;
     has(&page, "half of the round trip")?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use netio::netns::NetNs;
 use serde_json::Value;
 
 use crate::path::links::{Ends, address, links_file};
-use crate::path::rivals::{base_path, own_loss};
-use crate::processes::{FARWIRE, Running, await_thread, processor_seconds};
+use crate::path::rivals::{base_path, own_loss_of_links};
+use crate::processes::{FARWIRE, Running, await_thread, of_machine, processor_seconds};
 use crate::report::rows::{Better, Found, Quantity, Row, Sample};
 use crate::results::{Outcome, scratch};
 use crate::rounds::{rounds, shuffled};
@@ -58,6 +58,11 @@ struct Paths {
     p99_ms: f64,
     /// The emulator's processor time for each packet, in us.
     cpu_us: f64,
+    /// The processor time of the whole machine for each packet, in us. The kernel runs the filters of every thread's sockets on
+    /// behalf of the sender.
+    machine_us: f64,
+    /// The rate that was offered to all paths, in percent of their rates.
+    offered: f64,
     /// The packets that the emulator itself lost, because it could not keep up or for another reason.
     lost: f64,
 }
@@ -111,8 +116,9 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "many links with a rate in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate, and \
-             the departure errors and the emulator's own losses that the summaries state, from the start of the traffic on; with --threads auto beside one thread. The emulator's processor time \
-             for each packet of these {} s, with two threads beside one; and all with one thread beside the base commit, if there is one",
+             the departure errors and the emulator's own losses that the summaries state, from the start of the traffic on; with --threads auto beside one thread. The rate that was offered, which \
+             a slow sender makes less. The processor time of the emulator for each packet of these {} s, and that of the whole machine, which includes sender, receiver and the kernel's work for \
+             them, with two threads beside one; and all with one thread beside the base commit, if there is one",
             COUNTED.as_secs(),
             COUNTED.as_secs()
         ),
@@ -141,7 +147,8 @@ fn rows(case: Case, emulators: &[Emulator], found: &[Vec<Paths>]) -> Vec<Row> {
             .map(|round| round.iter().map(|of| Sample::from(value(of))).collect())
             .collect(),
     };
-    let figures: [(&str, &str, Value); 5] = [
+    let figures: [(&str, &str, Value); 6] = [
+        ("offered, of the rates", "%", |of| of.offered),
         ("slowest, error", "%", |of| {
             of.errors.iter().copied().fold(f64::MAX, f64::min)
         }),
@@ -157,16 +164,20 @@ fn rows(case: Case, emulators: &[Emulator], found: &[Vec<Paths>]) -> Vec<Row> {
     let auto = figures.iter().filter_map(|(what, unit, value)| {
         of(*value).row(&quantity(what, unit), AUTO, ONE, "one thread")
     });
-    let of_packet: Value = |paths| paths.cpu_us;
+    let costs: [(&str, &str, Value); 2] = [
+        ("CPU of a packet", "us", |of| of.cpu_us),
+        ("CPU of a packet, whole machine", "us", |of| of.machine_us),
+    ];
     // Without this emulator, `auto` means two threads.
     let two = emulators.iter().position(|one| one.threads == Some("2"));
-    let cost = quantity("CPU of a packet, two threads", "us");
-    let cpu = of(of_packet).row(&cost, two.unwrap_or(AUTO), ONE, "one thread");
+    let cpu = costs.iter().filter_map(|(what, unit, value)| {
+        let cost = quantity(&format!("{what}, two threads"), unit);
+        of(*value).row(&cost, two.unwrap_or(AUTO), ONE, "one thread")
+    });
     let base = emulators.iter().position(|one| one.threads.is_none());
-    let packet = ("CPU of a packet", "us", of_packet);
     let beside_base = figures
         .iter()
-        .chain([&packet])
+        .chain(&costs)
         .filter_map(|(what, unit, value)| {
             let base = base?;
             let what = format!("{what}, one thread");
@@ -192,11 +203,11 @@ fn measure(ends: &Ends, case: Case, emulator: &Emulator) -> Result<Paths> {
     await_thread(pid, "forwarder")?;
     // The socket drops unread datagrams; without it, each datagram would be answered by ICMP.
     let _sink = ends.server.run(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
-    let is_over = AtomicBool::new(false);
+    let (is_over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let rate = f64::from(mbit) * 1e6;
     let counted = thread::scope(|scope| {
-        let sending = scope.spawn(|| ends.client.run(|| offer(paths, rate, &is_over)));
-        let counted = count(&ends.server, paths, pid);
+        let sending = scope.spawn(|| ends.client.run(|| offer(paths, rate, &is_over, &sent)));
+        let counted = count(&ends.server, paths, pid, &sent);
         is_over.store(true, Ordering::Relaxed);
         sending.join().expect("the sender does not panic")??;
         counted
@@ -210,14 +221,18 @@ fn measure(ends: &Ends, case: Case, emulator: &Emulator) -> Result<Paths> {
         .filter_map(|link| link["departure_error"]["p99_ns"].as_f64());
     let Counted {
         rates,
+        offered,
         packets,
         cpu_s,
+        machine_s,
     } = counted?;
     Ok(Paths {
         errors: rates.iter().map(|of| 100.0 * (of / rate - 1.0)).collect(),
         p99_ms: p99.fold(0.0, f64::max) / 1e6,
         cpu_us: 1e6 * cpu_s / packets,
-        lost: links.iter().map(own_loss).sum::<u64>() as f64,
+        machine_us: 1e6 * machine_s / packets,
+        offered: 100.0 * offered / (rate * paths as f64),
+        lost: own_loss_of_links(links) as f64,
     })
 }
 
@@ -225,14 +240,18 @@ fn measure(ends: &Ends, case: Case, emulator: &Emulator) -> Result<Paths> {
 struct Counted {
     /// The rate that the far interface of each path received, in bit/s.
     rates: Vec<f64>,
+    /// The rate that was sent to all paths together, in bit/s.
+    offered: f64,
     /// The packets of all paths.
     packets: f64,
     /// The processor seconds of the emulator.
     cpu_s: f64,
+    /// The processor seconds of the whole machine.
+    machine_s: f64,
 }
 
-/// Sends to all paths in turns until it is over.
-fn offer(paths: usize, rate: f64, is_over: &AtomicBool) -> Result<()> {
+/// Sends to all paths in turns until it is over, and counts the datagrams in `sent`.
+fn offer(paths: usize, rate: f64, is_over: &AtomicBool, sent: &AtomicU64) -> Result<()> {
     let connect = |path| -> Result<UdpSocket> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect((address(path, 2), PORT))?;
@@ -244,7 +263,9 @@ fn offer(paths: usize, rate: f64, is_over: &AtomicBool) -> Result<()> {
     while !is_over.load(Ordering::Relaxed) {
         for socket in &sockets {
             // A refused datagram is not offered.
-            let _ = socket.send(&[0; PAYLOAD]);
+            if socket.send(&[0; PAYLOAD]).is_ok() {
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
         }
         next += turn;
         thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -252,13 +273,19 @@ fn offer(paths: usize, rate: f64, is_over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Measures what the far interface of each path receives, and what that costs the emulator `pid`.
-fn count(server: &NetNs, paths: usize, pid: u32) -> Result<Counted> {
+/// Measures what is sent, what the far interface of each path receives, and what that costs the emulator `pid` and the machine.
+fn count(server: &NetNs, paths: usize, pid: u32, sent: &AtomicU64) -> Result<Counted> {
     thread::sleep(SETTLED);
-    let cpu = || processor_seconds(pid).context("the emulator has ended");
-    let (before, cpu_before, started) = (received(server)?, cpu()?, Instant::now());
+    let cpu = || -> Result<[f64; 2]> {
+        let emulator = processor_seconds(pid).context("the emulator has ended")?;
+        Ok([emulator, of_machine()?])
+    };
+    let sent = || sent.load(Ordering::Relaxed);
+    let (before, sent_before, cpu_before) = (received(server)?, sent(), cpu()?);
+    let started = Instant::now();
     thread::sleep(COUNTED);
-    let (after, cpu_after, took) = (received(server)?, cpu()?, started.elapsed().as_secs_f64());
+    let (after, sent_after, cpu_after) = (received(server)?, sent(), cpu()?);
+    let took = started.elapsed().as_secs_f64();
     let bytes = |path: usize| -> Result<f64> {
         let name = format!("b{path}");
         let [before, after] = [&before, &after].map(|counts| counts.get(&name));
@@ -267,8 +294,10 @@ fn count(server: &NetNs, paths: usize, pid: u32) -> Result<Counted> {
     let bytes = (0..paths).map(bytes).collect::<Result<Vec<f64>>>()?;
     Ok(Counted {
         rates: bytes.iter().map(|bytes| bytes * 8.0 / took).collect(),
+        offered: (sent_after - sent_before) as f64 * FRAME as f64 * 8.0 / took,
         packets: bytes.iter().sum::<f64>() / FRAME as f64,
-        cpu_s: cpu_after - cpu_before,
+        cpu_s: cpu_after[0] - cpu_before[0],
+        machine_s: cpu_after[1] - cpu_before[1],
     })
 }
 

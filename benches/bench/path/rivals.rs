@@ -1,6 +1,7 @@
 //! The rivals that carry packets between client and server: the kernel's bridge, farwire, farwire of an earlier commit, or
 //! rattan.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -247,12 +248,27 @@ impl Carried {
     }
 }
 
-/// Returns the number of frames that farwire itself lost, from its summary.
+/// Returns the number of frames that farwire itself lost, from the summary of its only link.
 pub(crate) fn own_loss(summary: &Value) -> u64 {
     let ways = ["up", "down"].iter();
-    let lost = ways.filter_map(|way| summary[way]["emulator_lost"].as_array());
-    let counts = lost.flatten().filter_map(|loss| loss["count"].as_u64());
-    counts.sum()
+    ways.map(|way| count(&summary[way]["emulator_lost"])).sum()
+}
+
+/// Returns the number of frames that farwire itself lost, from the summaries of all links. Links of a thread share its rings,
+/// and each of them states what all of them lost there.
+pub(crate) fn own_loss_of_links(links: &[Value]) -> u64 {
+    let of_links: u64 = links.iter().map(own_loss).sum();
+    let of_rings = links
+        .iter()
+        .map(|link| (link["thread"].as_u64(), count(&link["rings_full"])));
+    let of_rings: HashMap<Option<u64>, u64> = of_rings.collect();
+    of_links + of_rings.values().sum::<u64>()
+}
+
+/// Returns the sum of these losses, each of which has a cause; absent losses are 0.
+fn count(losses: &Value) -> u64 {
+    let losses = losses.as_array().into_iter().flatten();
+    losses.filter_map(|loss| loss["count"].as_u64()).sum()
 }
 
 /// Returns the binary that `make bench BASE=COMMIT` built.

@@ -7,7 +7,7 @@ use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
 use crate::over_time::OverTime;
-use crate::queue::{Queue, QueueKind, idle_delays, range};
+use crate::queue::{Queue, QueueKind, idle_delays, median, range};
 use crate::varying_rate::{VARIES, VaryingRate};
 
 /// The least share of a load that does not arrive in the time of sending if the load fills the path.
@@ -170,6 +170,11 @@ impl Bottleneck {
         })
     }
 
+    /// Returns whether it is a policer whose burst is not visible, although every policer has one.
+    pub(crate) fn has_assumed_burst(&self) -> bool {
+        self.queue == Some(QueueKind::Policed) && self.burst_bytes.is_none()
+    }
+
     /// Returns the time that the bottleneck needs for a probe of this number of L2 bytes.
     pub(crate) fn served(&self, wire_bytes: u32) -> Served {
         // A policer passes a probe immediately.
@@ -186,26 +191,27 @@ impl Bottleneck {
         }
     }
 
-    /// Takes the median throughput as the rate; its interval has nine of ten seconds.
+    /// Takes the median throughput as the rate; if it varies, its interval has nine of ten rows.
     fn of_throughput(observed: &PathObservations, way: Direction) -> Option<Self> {
         let mut throughput = observed.throughput.iter();
         let (_, rates) = throughput.find(|(of, _)| *of == way)?;
-        let seconds = OverTime {
-            every_s: 1.0,
-            values: rates.clone(),
+        let spread = rates.spread()?;
+        let [low, high] = spread.interval;
+        let varies = high - low > VARIES * spread.value;
+        let (rate, range) = match varies {
+            true => (spread, ", with the range of nine of ten"),
+            false => (median(&rates.values)?, ""),
         };
-        let rate = seconds.spread()?;
-        let [low, high] = rate.interval;
-        let over_time = (high - low > VARIES * rate.value).then_some(seconds);
         (rate.value > 0.0).then(|| Self {
             rate,
-            over_time,
+            over_time: varies.then(|| rates.clone()),
             burst_bytes: None,
             queue: None,
             queue_bytes: None,
             rate_evidence: format!(
-                "the median throughput of {} seconds, with the range of nine of ten; a transfer that did not fill the path shows less",
-                rates.len()
+                "the median throughput of {} times {} s{range}; a transfer that did not fill the path shows less",
+                rates.values.len(),
+                rates.every_s
             ),
             evidence: "throughput does not show it".to_owned(),
         })

@@ -13,7 +13,7 @@ use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
-use crate::files::{FileError, enough, of_probes};
+use crate::files::{FileError, day_of, enough, of_probes};
 use crate::full::{Arrival, FullDirection};
 use crate::observations::{PathObservations, Probe, ProbeSession, index};
 use packets::{Capture, Outcome, Packet};
@@ -39,6 +39,12 @@ pub fn read_capture(bytes: &[u8]) -> Result<PathObservations, FileError> {
             let [near, far] = &capture.ends;
             of_probes(pings(if near.is_empty() { far } else { near }))
         }
+    };
+    let times = capture.ends.iter().flatten().map(|packet| packet.at_ns);
+    let began_s = times.min().map(|at_ns| at_ns / 1_000_000_000);
+    let observed = PathObservations {
+        measured_on: began_s.and_then(|s| day_of(s.try_into().ok()?)),
+        ..observed
     };
     enough(observed).map_err(|error| match error {
         FileError::TooFew(..) => FileError::Capture(
@@ -188,7 +194,7 @@ impl Capture {
                     one.arrived_ns
                         .is_some_and(|at_ns| full.is_fast(one.packet.at_ns, at_ns))
                 });
-                throughput.push((*way, full.rates));
+                throughput.push((*way, full.over_time()));
             }
         }
         let start_ns = directions

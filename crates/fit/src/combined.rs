@@ -19,10 +19,22 @@ impl LinkFit {
         if let [] | [_] = sessions {
             return sessions.first().cloned();
         }
+        // The delay of a direction and half of a round trip are different quantities.
+        let one_way = sessions.iter().any(|one| one.one_way);
         let direction = |way: Direction| {
             let all: Vec<&DirectionFit> = sessions.iter().map(|one| one.toward(way)).collect();
+            let with_delays = sessions
+                .iter()
+                .filter(|one| one.toward(way).delay.is_some());
+            let (same, others): (Vec<&Self>, Vec<&Self>) =
+                with_delays.partition(|one| one.one_way == one_way);
+            let same: Vec<&DirectionFit> = same.into_iter().map(|one| one.toward(way)).collect();
+            let found = delay(&shown(&same, |one| one.delay.clone()));
             DirectionFit {
-                delay: delay(&shown(&all, |one| one.delay.clone())),
+                delay: found.map(|found| DelayFit {
+                    round_trips_only: others.len(),
+                    ..found
+                }),
                 loss: loss(&shown(&all, |one| one.loss)),
                 bottleneck: bottleneck(&shown(&all, |one| one.bottleneck.clone())),
                 mtu: of_most(&all, |one| one.mtu),
@@ -31,8 +43,9 @@ impl LinkFit {
         Some(Self {
             up: direction(Direction::Up),
             down: direction(Direction::Down),
-            one_way: sessions.iter().all(|one| one.one_way),
+            one_way,
             duplicated_percent: of_most(sessions, |one| one.duplicated_percent),
+            sessions: sessions.len(),
         })
     }
 
@@ -97,6 +110,7 @@ fn delay(all: &[DelayFit]) -> Option<DelayFit> {
             law,
             misfit: jitters.iter().map(|one| one.misfit).fold(0.0, f64::max),
             is_clear: jitters.iter().all(|one| one.is_clear && one.law == law),
+            is_rejected: jitters.iter().any(|one| one.is_rejected),
             half_life_ms: of_most(&jitters, |one| one.half_life_ms),
         })
     };
@@ -113,6 +127,7 @@ fn delay(all: &[DelayFit]) -> Option<DelayFit> {
         reorders: 2 * overtaken > all.len(),
         probes: all.iter().map(|one| one.probes).sum(),
         unclear: all.iter().map(|one| one.unclear).sum(),
+        round_trips_only: 0,
     })
 }
 
@@ -140,9 +155,22 @@ fn bottleneck(all: &[Bottleneck]) -> Option<Bottleneck> {
         burst_bytes: of_most(all, |one| one.burst_bytes),
         queue,
         queue_bytes: of_most(all, |one| one.queue_bytes),
-        rate_evidence: all.first()?.rate_evidence.clone(),
+        rate_evidence: rate_evidence(all)?,
         evidence: evidence.or_else(|| Some(all.first()?.evidence.clone()))?,
     })
+}
+
+/// Returns the observations behind the rate of all sessions.
+fn rate_evidence(all: &[Bottleneck]) -> Option<String> {
+    if let [one] = all {
+        return Some(one.rate_evidence.clone());
+    }
+    let varying = all.iter().filter(|one| one.over_time.is_some()).count();
+    let varies = match varying {
+        0 => String::new(),
+        count => format!(", within {count} of which it varies"),
+    };
+    (!all.is_empty()).then(|| format!("the median of {} sessions{varies}", all.len()))
 }
 
 /// Returns the queue of all sessions, and the reason if they differ.
@@ -177,6 +205,7 @@ fn queue(all: &[QueueKind]) -> (Option<QueueKind>, Option<String>) {
 mod tests {
     use super::*;
     use crate::over_time::OverTime;
+    use crate::{IntervalKind, Origin};
 
     fn session(delay_ms: f64, rate: f64, queue: QueueKind) -> LinkFit {
         let direction = DirectionFit {
@@ -189,6 +218,7 @@ mod tests {
                 reorders: false,
                 probes: 100,
                 unclear: 0,
+                round_trips_only: 0,
             }),
             loss: None,
             bottleneck: Some(Bottleneck {
@@ -207,6 +237,7 @@ mod tests {
             down: direction,
             one_way: true,
             duplicated_percent: None,
+            sessions: 1,
         }
     }
 
@@ -233,6 +264,14 @@ mod tests {
         let rate = rows.iter().find(|row| row.name == "rate").unwrap();
         assert_eq!(rate.sessions, Some([8.0, 11.0]));
         assert_eq!(rate.estimate.unwrap().value, 10.0);
+        assert_eq!(rate.interval_kind, IntervalKind::OfSessions);
+        let text = LinkFit::combined(&sessions)
+            .unwrap()
+            .to_toml(&Origin::of_path("203.0.113.7", "2026-11-27"));
+        assert!(
+            text.contains("the range of the 95 % intervals of 3 sessions"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -277,7 +316,44 @@ mod tests {
         let alone = evidence(&[varying()]);
         assert!(alone.contains("follows the rate over time"), "{alone}");
         let together = evidence(&[varying(), varying()]);
-        assert!(!together.contains("over time"), "{together}");
+        assert_eq!(
+            together,
+            "the median of 2 sessions, within 2 of which it varies"
+        );
+        let constant = session(20.0, 8e6, QueueKind::PerFlow);
+        let mixed = evidence(&[varying(), constant]);
+        assert_eq!(
+            mixed,
+            "the median of 2 sessions, within 1 of which it varies"
+        );
+    }
+
+    #[test]
+    fn halves_of_round_trips_do_not_count_beside_delays_of_each_direction() {
+        let half = LinkFit {
+            one_way: false,
+            ..session(25.0, 8e6, QueueKind::PerFlow)
+        };
+        let both = [session(10.0, 8e6, QueueKind::PerFlow), half.clone()];
+        let found = LinkFit::combined(&both).unwrap();
+        assert!(found.one_way);
+        assert_eq!(found.up.delay.as_ref().unwrap().ms.value, 10.0);
+        let evidence = &found.parameters()[0].evidence;
+        assert!(!evidence.starts_with("half"), "{evidence}");
+        assert!(
+            evidence.ends_with("; sessions with only round trips, which do not count: 1"),
+            "{evidence}"
+        );
+        let halves = LinkFit::combined(&[half.clone(), half]).unwrap();
+        assert!(!halves.one_way && halves.up.delay.unwrap().ms.value == 25.0);
+        // A session without delays changes nothing.
+        let mut without = session(0.0, 8e6, QueueKind::PerFlow);
+        without.one_way = false;
+        without.up.delay = None;
+        without.down.delay = None;
+        let found = LinkFit::combined(&[session(10.0, 8e6, QueueKind::PerFlow), without]);
+        let delay = found.unwrap().up.delay.unwrap();
+        assert_eq!((delay.ms.value, delay.round_trips_only), (10.0, 0));
     }
 
     #[test]

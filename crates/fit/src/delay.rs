@@ -23,6 +23,9 @@ const UNIFORM_RANGE: f64 = 0.8;
 const NORMAL_RANGE: f64 = 2.563_103;
 /// By how much the distance to one law must exceed that to the other, so that the choice is clear.
 const CLEAR: f64 = 1.5;
+/// The distance of Kolmogorov and Smirnov that values of a law exceed with a probability of 1 %, multiplied by the square root of
+/// the number of independent values (N. Smirnov, "Table for estimating the goodness of fit of empirical distributions", 1948).
+const BY_CHANCE: f64 = 1.628;
 /// The correlation of neighbours, in standard errors of independent values, from which on it is fitted.
 const CORRELATED: f64 = 3.0;
 /// The most values from which the interval of a mean is computed.
@@ -49,6 +52,8 @@ pub struct DelayFit {
     pub probes: usize,
     /// The number of packets that could not be paired, so that they do not count.
     pub unclear: u64,
+    /// The number of sessions that do not count, because they have only round trips, and others have delays in each direction.
+    pub round_trips_only: usize,
 }
 
 /// The random part of a delay.
@@ -62,6 +67,8 @@ pub struct JitterFit {
     pub misfit: f64,
     /// Whether the other law fits clearly worse.
     pub is_clear: bool,
+    /// Whether the delays differ from the law by more than chance explains, so that no law fits. It is the nearest one then.
+    pub is_rejected: bool,
     /// The time after which the delays of two packets are half as similar, in milliseconds; `None` if neighbouring
     /// probes are independent.
     pub half_life_ms: Option<Estimate>,
@@ -158,7 +165,7 @@ impl DelayFit {
             true => mean(&values)?,
             false => {
                 let median = Quantile::of(&values, 0.5)?;
-                Estimate::new(median.value, median.interval.unwrap_or([median.value; 2]))
+                Estimate::with_known(median.value, median.interval)
             }
         };
         Some(Self {
@@ -170,6 +177,7 @@ impl DelayFit {
             reorders: false,
             probes: values.len(),
             unclear: 0,
+            round_trips_only: 0,
         })
     }
 }
@@ -187,7 +195,11 @@ fn mean(values: &[f64]) -> Option<Estimate> {
     let together = kept.len().div_ceil(MOST_VALUES).max(1);
     let means: Vec<f64> = kept.chunks(together).filter_map(t_interval::mean).collect();
     let mean = t_interval::mean(&kept)?;
-    Some(Estimate::new(mean, SeriesMean::of(&means)?.interval))
+    let series = SeriesMean::of(&means).filter(|series| series.enough);
+    Some(Estimate::with_known(
+        mean,
+        series.map(|series| series.interval),
+    ))
 }
 
 /// The packets that skip the delay.
@@ -238,7 +250,7 @@ impl JitterFit {
         // The errors of both percentiles add up as those of independent values.
         let error = |one: Quantile| {
             one.interval
-                .map_or(range / 2.0, |[low, high]| (high - low) / 2.0)
+                .map_or(f64::INFINITY, |[low, high]| (high - low) / 2.0)
         };
         let range = Estimate::within(range, error(low).hypot(error(high)));
         let [half_width, deviation] =
@@ -254,11 +266,14 @@ impl JitterFit {
         } else {
             (JitterLaw::Normal, of_normal, of_uniform, deviation)
         };
+        // Neighbours that are similar show as much as fewer independent values.
+        let independent = of(0.5)?.effective_samples;
         Some(Self {
             spread_ms,
             law,
             misfit,
             is_clear: other > CLEAR * misfit,
+            is_rejected: misfit * independent.sqrt() > BY_CHANCE,
             half_life_ms: half_life(probes),
         })
     }
@@ -321,4 +336,36 @@ pub(crate) fn half_life(probes: &[(f64, f64)]) -> Option<Estimate> {
         half_life(correlation),
         [half_life(low), half_life(high)],
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_that_no_law_describes_are_not_said_to_follow_one() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut jitter = |delay: fn(f64) -> f64| {
+            let probes = (0..1000).map(|at| (f64::from(at) / 100.0, delay(random.f64())));
+            JitterFit::of(&probes.collect::<Vec<_>>()).unwrap()
+        };
+        let uniform = jitter(|share| 20.0 + 10.0 * share);
+        assert_eq!(
+            (uniform.law, uniform.is_rejected),
+            (JitterLaw::Uniform, false)
+        );
+        let two_paths = jitter(|share| 20.0 + 10.0 * share.round() + share);
+        assert!(two_paths.is_rejected, "{two_paths:?}");
+        // Ten values do not show it.
+        let few = (0..10).map(|at| (f64::from(at), if at % 3 == 0 { 20.0 } else { 30.0 }));
+        let few = JitterFit::of(&few.collect::<Vec<_>>()).unwrap();
+        assert!(few.misfit > 0.2 && !few.is_rejected, "{few:?}");
+    }
+
+    #[test]
+    fn similar_delays_have_no_interval() {
+        let delays = (0..40).map(|at| (f64::from(at) / 100.0, 20.0 + f64::from(at) / 1e3));
+        let found = DelayFit::of(&delays.collect::<Vec<_>>(), 0.1, 0.0).unwrap();
+        assert_eq!((found.jitter, found.ms.known_interval()), (None, None));
+    }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use conditions::Direction;
+use jiff::Timestamp;
 use record::{Measurement, Phase, Record};
 use serde::Deserialize;
 use serde_json::Value;
 use stats::losses::Losses;
+use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
 use crate::observations::{
@@ -18,8 +20,10 @@ use crate::over_time::OverTime;
 const USUAL_PING: u32 = 14 + 84;
 /// Sequence numbers of ICMP have 16 bits.
 const WRAPS: i64 = 1 << 16;
-/// The least number of delays, or of seconds, that describe a path.
+/// The least number of delays, or of rows of throughput, that describe a path.
 const FEWEST: usize = 10;
+/// The share of the usual time between two rows by which a distance of rows may differ from it.
+const UNEVEN: f64 = 0.1;
 /// The most packets that the sequence numbers of a file may cover.
 const MOST: i64 = 1_000_000;
 /// The least MTU of IPv4 in bytes (RFC 791, section 3.2).
@@ -30,6 +34,11 @@ const LONGEST_MS: f64 = 3.6e6;
 const LONGEST_S: f64 = 1e9;
 /// The most bytes, and the highest rate in bit/s.
 const MOST_BITS: f64 = 1e15;
+
+/// The characters of a day, as 2026-11-27.
+const DAY: usize = 10;
+/// The begin of the year 2000 in seconds since 1970.
+const YEAR_2000_S: i64 = 946_684_800;
 
 /// The reason why a file cannot be fitted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -83,7 +92,10 @@ pub fn read(text: &str) -> Result<PathObservations, FileError> {
         return json(text);
     }
     let observed = if text.contains("icmp_seq=") {
-        of_probes(ping(text)?)
+        PathObservations {
+            measured_on: first_stamp(text).and_then(day_of),
+            ..of_probes(ping(text)?)
+        }
     } else if first.starts_with("number,direction,") {
         of_probes(packet_log(text)?)
     } else if first
@@ -112,7 +124,10 @@ pub fn read_record(record: &Record) -> Result<PathObservations, FileError> {
     let of_kind = |kind: &str| {
         let wanted = alone.clone().filter(|one| one.args.kind == kind);
         let names: Vec<&str> = wanted.map(|one| one.name.as_str()).collect();
-        let mut observed = PathObservations::default();
+        let mut observed = PathObservations {
+            measured_on: measured_on(record),
+            ..PathObservations::default()
+        };
         for measured in record.runs.iter().flat_map(|run| &run.measurements) {
             if measured.invalid.is_none() && names.contains(&measured.instrument.as_str()) {
                 add(&mut observed, &measured.measurement);
@@ -129,7 +144,13 @@ fn json(text: &str) -> Result<PathObservations, FileError> {
     let value: Value = serde_json::from_str(text).map_err(wrong)?;
     let has = |key| value.get(key).is_some();
     let observed = if has("round_trips") {
-        of_probes(irtt(serde_json::from_value(value).map_err(wrong)?)?)
+        let parsed: Irtt = serde_json::from_value(value).map_err(wrong)?;
+        let mut stamps = parsed.round_trips.iter();
+        let began_ns = stamps.find_map(|one| one.timestamps.client.send.wall);
+        PathObservations {
+            measured_on: began_ns.and_then(|ns| day_of(ns / 1_000_000_000)),
+            ..of_probes(irtt(parsed)?)
+        }
     } else if has("samples") {
         let mut observed = PathObservations::default();
         add(
@@ -143,6 +164,28 @@ fn json(text: &str) -> Result<PathObservations, FileError> {
         return Err(FileError::UnknownForm);
     };
     enough(observed)
+}
+
+/// Returns the day of a time in seconds since 1970 in UTC, as 2026-11-27; `None` before the year 2000, which has the times of
+/// clocks that begin at 0, and beyond the year 9999.
+pub fn day_of(seconds: i64) -> Option<String> {
+    let time = Timestamp::from_second(seconds).ok()?;
+    if seconds < YEAR_2000_S {
+        return None;
+    }
+    Some(time.to_string().chars().take(DAY).collect())
+}
+
+/// Returns the day on which a record began.
+fn measured_on(record: &Record) -> Option<String> {
+    let began: Timestamp = record.head.started_at.parse().ok()?;
+    day_of(began.as_second())
+}
+
+/// Returns the first time of the output of `ping -D`, in whole seconds since 1970.
+fn first_stamp(text: &str) -> Option<i64> {
+    let mut stamps = text.lines().filter_map(|line| line.strip_prefix('['));
+    stamps.find_map(|line| line.split_once(['.', ']'])?.0.parse().ok())
 }
 
 pub(crate) fn of_probes(idle: ProbeSession) -> PathObservations {
@@ -183,7 +226,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
         one.is_empty() || (one.every_s > 0.0 && rates.all(|rate| is_amount(*rate)))
     };
     let mut loaded = observed.loaded.iter();
-    let mut rates = observed.throughput.iter().flat_map(|(_, rates)| rates);
+    let mut throughput = observed.throughput.iter();
     is_session(&observed.idle)
         && loaded.all(|one| {
             is_session(&one.probes)
@@ -193,7 +236,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
                 && is_time(one.until_s)
         })
         && observed.searches.iter().all(|(_, load)| is_load(load))
-        && rates.all(|rate| is_amount(*rate))
+        && throughput.all(|(_, one)| are_arrivals(one) && is_time(one.every_s))
         && observed.mtu.is_none_or(|mtu| mtu >= LEAST_MTU)
 }
 
@@ -206,14 +249,14 @@ pub(crate) fn enough(observed: PathObservations) -> Result<PathObservations, Fil
     let delays = idle
         .iter()
         .filter(|probe| probe.rtt_ms.is_some() || probe.one_way_ms.iter().any(Option::is_some));
-    let (delays, seconds) = (
+    let (delays, rows) = (
         delays.count(),
-        observed.throughput.iter().map(|(_, all)| all.len()),
+        observed.throughput.iter().map(|(_, all)| all.values.len()),
     );
-    match (delays, seconds.max()) {
+    match (delays, rows.max()) {
         _ if !observed.loaded.is_empty() => Ok(observed),
         (FEWEST.., _) | (_, Some(FEWEST..)) => Ok(observed),
-        (_, Some(seconds)) => Err(FileError::TooFew(seconds, "seconds")),
+        (_, Some(rows)) => Err(FileError::TooFew(rows, "rows of throughput")),
         (delays, None) => Err(FileError::TooFew(delays, "delays")),
     }
 }
@@ -305,9 +348,10 @@ fn packet_log(text: &str) -> Result<ProbeSession, FileError> {
     })
 }
 
-/// Reads the throughput of each second in the direction down: lines of seconds and Mbit/s, with or without a header.
+/// Reads the throughput in the direction down: lines of seconds and Mbit/s at equal distances, with or without a header.
 fn throughput(text: &str) -> Result<PathObservations, FileError> {
     let mut rates = Vec::new();
+    let mut times = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let cells = text.split([',', ' ', '\t']).filter(|cell| !cell.is_empty());
         let cells: Vec<&str> = cells.collect();
@@ -315,6 +359,7 @@ fn throughput(text: &str) -> Result<PathObservations, FileError> {
         match numbers.as_slice() {
             [at_s, mbit] if at_s.is_finite() && mbit.is_finite() && *mbit >= 0.0 => {
                 rates.push(mbit * 1e6);
+                times.push((line, *at_s));
             }
             // The header names the columns.
             [] if line == 1 || cells.is_empty() => {
@@ -329,10 +374,37 @@ fn throughput(text: &str) -> Result<PathObservations, FileError> {
             }
         }
     }
+    let over_time = OverTime {
+        every_s: between_rows_s(&times)?,
+        values: rates,
+    };
     Ok(PathObservations {
-        throughput: vec![(Direction::Down, rates)],
+        throughput: vec![(Direction::Down, over_time)],
         ..PathObservations::default()
     })
+}
+
+/// Returns the time in seconds between two rows, each with its line and its time, which must be at equal distances. A single
+/// row counts as a second.
+fn between_rows_s(times: &[(usize, f64)]) -> Result<f64, FileError> {
+    let [(_, first_s), .., (_, last_s)] = times else {
+        return Ok(1.0);
+    };
+    let distances = times.windows(2).map(|pair| pair[1].1 - pair[0].1);
+    let distances: Vec<f64> = distances.collect();
+    let usual_s = quantile(&sorted(&distances), 0.5).unwrap_or_default();
+    let later = times.iter().skip(1).zip(&distances);
+    for ((line, at_s), distance_s) in later {
+        let is_equal = (distance_s - usual_s).abs() <= UNEVEN * usual_s;
+        if !(usual_s > 0.0 && is_equal) {
+            let cause = format!(
+                "the time {at_s} s is {distance_s} s after that of the row before, and the usual distance is {usual_s} s: the rows need \
+                 rising times at equal distances, one row for each interval"
+            );
+            return Err(FileError::Line { line: *line, cause });
+        }
+    }
+    Ok((last_s - first_s) / distances.len() as f64)
 }
 
 /// Returns whether the name of a column has the unit Mbit/s.
@@ -576,6 +648,8 @@ mod tests {
             "{lost:?}"
         );
         assert!(!found.reordered[1]);
+        let day = read(&pings(100, |_| false)).unwrap().measured_on;
+        assert_eq!(day.as_deref(), Some("2023-11-14"));
     }
 
     #[test]
@@ -680,10 +754,7 @@ mod tests {
         let link = |mbit: fn(u32) -> u32| {
             let rows = (0..40).map(|second| format!("{second},{}\n", mbit(second)));
             let found = crate::LinkFit::of(&read(&rows.collect::<String>()).unwrap());
-            let text = found.to_toml(&crate::Origin {
-                name: "a file".to_owned(),
-                date: "2026-11-27".to_owned(),
-            });
+            let text = found.to_toml(&crate::Origin::of_path("a file", "2026-11-27"));
             let spec: conditions::LinkSpec = conditions::read::toml_text(&text).unwrap();
             spec.check().unwrap();
             text
@@ -695,6 +766,51 @@ mod tests {
         );
         assert!(varying.contains("\\n40s,\\n\" }"), "{varying}");
         assert!(!varying.contains("\nrate = "), "{varying}");
+    }
+
+    #[test]
+    fn a_constant_throughput_has_the_interval_of_its_median_and_a_varying_one_a_range() {
+        let rate = |rows: Vec<String>| {
+            let rows = crate::LinkFit::of(&read(&rows.concat()).unwrap()).parameters();
+            rows.into_iter().find(|row| row.unit == "Mbit/s").unwrap()
+        };
+        // From 9.0 to 9.9 Mbit/s, in another order in each ten rows.
+        let constant = |at: u32| format!("{at},9.{}\n", (7 * at + at / 10) % 10);
+        let constant = rate((0..200).map(constant).collect());
+        assert_eq!(constant.interval_kind, crate::IntervalKind::OfValue);
+        let [low, high] = constant.estimate.unwrap().known_interval().unwrap();
+        assert!(high - low < 0.5, "{constant:?}");
+        let varying = rate(
+            (0..200)
+                .map(|at| format!("{at},{}\n", 8 + at % 5))
+                .collect(),
+        );
+        assert_eq!(varying.interval_kind, crate::IntervalKind::NineOfTen);
+        assert_eq!(varying.estimate.unwrap().interval, [8.0, 12.0]);
+        let few = rate((0..10).map(|at| format!("{at},9.{}\n", at / 2)).collect());
+        assert_eq!(few.estimate.unwrap().known_interval(), None);
+    }
+
+    #[test]
+    fn the_times_of_a_table_are_those_of_its_trace() {
+        let table = |every_s: u32| -> String {
+            let rows = (0..40).map(|row| format!("{},{}\n", every_s * row, 8 + row % 5));
+            rows.collect()
+        };
+        let found = crate::LinkFit::of(&read(&table(10)).unwrap());
+        let over_time = found.down.bottleneck.unwrap().over_time.unwrap();
+        assert_eq!((over_time.every_s, over_time.values.len()), (10.0, 40));
+        // Times of a logger are not exact.
+        let late = table(10).replace("\n50,", "\n50.4,");
+        assert_eq!(read(&late).unwrap().throughput[0].1.every_s, 10.0);
+        let lacking = table(10).replace("\n50,8\n", "\n");
+        let error = read(&lacking).unwrap_err().to_string();
+        assert!(
+            error.starts_with("line 6: the time 60 s is 20 s after that of the row before"),
+            "{error}"
+        );
+        let error = read(&table(0)).unwrap_err().to_string();
+        assert!(error.contains("rising times at equal distances"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A direction that was full while it was captured: the rate of each second, and the packets that certainly did not wait.
 
+use crate::over_time::OverTime;
+
 /// The wait in nanoseconds from which on a packet was in a queue.
 const WAITED_NS: u64 = 5_000_000;
 /// The time in nanoseconds by which hosts alone make delays differ. A packet that needed longer may have waited in a queue that
@@ -26,7 +28,7 @@ pub(crate) struct FullDirection {
     /// The least time that a packet needed, in nanoseconds.
     least_ns: u64,
     /// The rate of each second in bit/s.
-    pub(crate) rates: Vec<f64>,
+    rates: Vec<f64>,
 }
 
 /// The packets that arrived in a second.
@@ -99,6 +101,14 @@ impl FullDirection {
             least_ns,
             rates: rates.collect(),
         })
+    }
+
+    /// Returns the rate over time.
+    pub(crate) fn over_time(self) -> OverTime {
+        OverTime {
+            every_s: 1.0,
+            values: self.rates,
+        }
     }
 
     /// Returns whether a packet that was sent and arrived at these times needed hardly longer than the fastest one.

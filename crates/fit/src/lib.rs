@@ -36,13 +36,13 @@ pub use comparison::{
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
 pub use estimate::Estimate;
-pub use files::{FileError, read, read_record};
+pub use files::{FileError, day_of, read, read_record};
 pub use loss::LossFit;
 pub use observations::{
     Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
 };
 pub use over_time::OverTime;
-pub use parameters::Parameter;
+pub use parameters::{IntervalKind, Parameter};
 pub use profile::Origin;
 pub use queue::QueueKind;
 
@@ -62,6 +62,8 @@ pub struct LinkFit {
     pub one_way: bool,
     /// The share of packets that are duplicated in each direction, in percent; half of what a round trip shows.
     pub duplicated_percent: Option<Estimate>,
+    /// The number of sessions behind it. The intervals of several sessions have the range of the intervals of each.
+    pub sessions: usize,
 }
 
 /// The fitted conditions of one direction.
@@ -106,6 +108,7 @@ impl LinkFit {
             down: direction(Direction::Down, down),
             one_way,
             duplicated_percent: loss::duplicated(&observed.idle),
+            sessions: 1,
         }
     }
 

@@ -24,13 +24,16 @@ const FALL: f64 = 1.92;
 pub(crate) const LONGEST_BURST: f64 = 8.0;
 /// The longest mean length of bursts as a multiple of the one that was observed.
 const LONGER_BURST: f64 = 4.0;
+/// The mean length of bursts, in packets, up to which losses are as good as independent.
+const HARDLY_BURSTS: f64 = 1.5;
 /// The number of halvings that find the end of an interval to more digits than are shown.
 const HALVINGS: u32 = 60;
 
 /// The random loss of a direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossFit {
-    /// The share of lost packets in percent.
+    /// The share of lost packets in percent. If the direction is unknown, it is half of the round trip's, and its interval
+    /// reaches from none of that to all of it.
     pub percent: Estimate,
     /// The mean number of packets that are lost in a row, if they are lost in bursts.
     pub burst: Option<Estimate>,
@@ -51,17 +54,30 @@ impl LossFit {
         };
         let interval = interval(counts)?;
         let share = counts.lost as f64 / counts.of.max(1) as f64;
-        // Two directions with the same loss lose 1 - (1 - p)^2 together.
-        let percent = Estimate::new(share, interval).map(|share| match is_half {
-            true => 100.0 * (1.0 - (1.0 - share).sqrt()),
-            false => 100.0 * share,
-        });
+        let whole = Estimate::new(share, interval).map(|share| 100.0 * share);
+        let percent = match is_half {
+            // Two directions with the same loss lose 1 - (1 - p)^2 together.
+            true => of_either_direction(100.0 * (1.0 - (1.0 - share).sqrt()), whole),
+            false => whole,
+        };
         Some(Self {
             percent,
             burst: burst(counts),
             counts,
             is_half,
         })
+    }
+
+    /// Returns the longest mean length of bursts, in packets, that the losses do not exclude, if they do not show whether they
+    /// come in bursts: the share of losses that follow another one then has an interval that reaches to these bursts.
+    pub(crate) fn possible_burst(&self) -> Option<f64> {
+        let Losses { of, lost, bursts } = self.counts;
+        if self.burst.is_some() || lost >= of {
+            return None;
+        }
+        let [_, most] = proportion::wilson(lost.saturating_sub(bursts), lost)?;
+        let longest = 1.0 / (1.0 - most).max(1.0 / lost as f64);
+        (longest > HARDLY_BURSTS).then_some(longest)
     }
 
     /// Returns the share of packets that are lost, from 0 to 1.
@@ -189,6 +205,13 @@ fn burst(counts: Losses) -> Option<Estimate> {
     Some(Estimate::new(mean, [(mean / reach).max(1.0), mean * reach]))
 }
 
+/// Returns what a direction has of an effect that only round trips show. This value assumes that both directions have the
+/// same; one of them may have all of it, and the other one nothing.
+fn of_either_direction(value: f64, whole: Estimate) -> Estimate {
+    let [_, most] = whole.interval;
+    Estimate::new(value, [0.0, most])
+}
+
 /// Returns the share of packets that are duplicated in each direction, in percent; `None` if no answer was duplicated.
 pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
     let sent = idle.probes.len() as u64;
@@ -198,12 +221,15 @@ pub(crate) fn duplicated(idle: &ProbeSession) -> Option<Estimate> {
     }
     let share = count as f64 / sent as f64;
     let interval = proportion::wilson(count, sent)?;
-    Some(Estimate::new(share, interval).map(|share| 100.0 * share / 2.0))
+    let whole = Estimate::new(share, interval).map(|share| 100.0 * share);
+    Some(of_either_direction(whole.value / 2.0, whole))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observations::{PathObservations, Probe};
+    use crate::{LinkFit, Origin};
 
     /// Returns the losses of a chain of two states that loses `share` of `count` packets in bursts of `burst` packets.
     fn chain(random: &mut fastrand::Rng, count: usize, share: f64, burst: f64) -> Losses {
@@ -261,6 +287,66 @@ mod tests {
         let most = u64::MAX;
         let [low, high] = of(most, most - 1, most);
         assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0);
+    }
+
+    #[test]
+    fn the_interval_of_half_a_round_trip_has_all_of_it_in_one_direction_and_none_in_the_other() {
+        let probes = (0..1000).map(|at| Probe {
+            at_s: f64::from(at),
+            rtt_ms: (at % 50 > 0).then_some(20.0),
+            ..Probe::default()
+        });
+        let idle = ProbeSession {
+            probes: probes.collect(),
+            duplicates: 40,
+            ..ProbeSession::default()
+        };
+        let lost = LossFit::of(&idle, Direction::Up).unwrap();
+        assert!(lost.is_half && (lost.percent.value - 1.005).abs() < 0.001);
+        assert!(
+            lost.percent.contains(0.0) && lost.percent.contains(2.0),
+            "{lost:?}"
+        );
+        let duplicated = duplicated(&idle).unwrap();
+        assert!((duplicated.value - 2.0).abs() < 1e-9, "{duplicated:?}");
+        assert!(
+            duplicated.contains(0.0) && duplicated.contains(4.0),
+            "{duplicated:?}"
+        );
+    }
+
+    #[test]
+    fn few_losses_that_may_be_bursts_are_said_to_be_indistinguishable() {
+        let observed = |lost_every: u32| {
+            let probes = (0..2000).map(|at| Probe {
+                at_s: f64::from(at) / 100.0,
+                rtt_ms: (at % lost_every > 0).then_some(20.0),
+                ..Probe::default()
+            });
+            PathObservations {
+                idle: ProbeSession {
+                    probes: probes.collect(),
+                    ..ProbeSession::default()
+                },
+                ..PathObservations::default()
+            }
+        };
+        let bursts = |lost_every| {
+            let found = LinkFit::of(&observed(lost_every));
+            let text = found.to_toml(&Origin::of_path("192.0.2.1", "2026-11-27"));
+            let mut rows = found.parameters().into_iter();
+            let row = rows.find(|row| row.name == "loss burst");
+            (
+                row.and_then(|row| row.word),
+                text.contains("bursts cannot be distinguished"),
+            )
+        };
+        // Four losses may be single ones of short bursts, and 200 that never follow each other are not.
+        assert_eq!(
+            bursts(500),
+            (Some("cannot be distinguished".to_owned()), true)
+        );
+        assert_eq!(bursts(10), (None, false));
     }
 
     #[test]

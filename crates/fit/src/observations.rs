@@ -14,10 +14,10 @@ use crate::over_time::OverTime;
 
 /// The headers of Ethernet, IPv4 and UDP in bytes, without FCS.
 pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
-/// The payload of a probe of `farwire measure probe` in bytes, unless it has another size.
+/// The usual payload of a probe of `farwire measure probe` in bytes, for a measurement that does not state its size.
 const PROBE_PAYLOAD: u32 = 104;
 /// The time in seconds between two sessions that are joined. It only has to be longer than an interval of probes.
-const BETWEEN_SESSIONS_S: f64 = 10.0;
+pub(crate) const BETWEEN_SESSIONS_S: f64 = 10.0;
 /// The time in seconds between two readings of a load of which there is only one.
 const READING_S: f64 = 1.0;
 
@@ -34,12 +34,15 @@ pub struct PathObservations {
     pub loaded: Vec<LoadedSession>,
     /// The load of the search that exceeded the rate of each direction. The path was idle before.
     pub searches: Vec<(Direction, LoadTraffic)>,
-    /// The throughput of a direction in each second, in bit/s, from a table, or from a capture in which the direction was full.
+    /// The throughput of a direction over time, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub throughput: Vec<(Direction, Vec<f64>)>,
+    pub throughput: Vec<(Direction, OverTime)>,
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// The day on which they began in UTC, as 2026-11-27, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_on: Option<String>,
     /// The parameters that these observations cannot show, each with its reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacks: Vec<String>,
@@ -297,7 +300,7 @@ impl ProbeSession {
         let offset = offsets.find(|one| (one.metric, one.phase) == (Metric::ClockOffsetMs, phase));
         let offset = offset.and_then(|offset| offset.interval);
         Self {
-            wire_bytes: PROBE_PAYLOAD + headers,
+            wire_bytes: payload(measurement).saturating_add(headers),
             losses: DIRECTIONS.map(knows_losses),
             reordered: DIRECTIONS.map(overtaken),
             duplicates: duplicates.count() as u64,
@@ -400,6 +403,16 @@ impl Probe {
 /// Returns the place of a direction in a pair.
 pub(crate) fn index(way: Direction) -> usize {
     way.choose(0, 1)
+}
+
+/// Returns the payload of a probe in bytes, which the facts of `probe` and of `ping` state: `1400 payload bytes`.
+fn payload(measurement: &Measurement) -> u32 {
+    let facts = ["probe", "rtt"].into_iter();
+    let mut stated = facts.filter_map(|name| {
+        let (before, _) = measurement.facts.get(name)?.split_once(" payload bytes")?;
+        before.rsplit(' ').next()?.parse().ok()
+    });
+    stated.next().unwrap_or(PROBE_PAYLOAD)
 }
 
 /// Returns the probes of a phase by their numbers. Their times are those of the measurement.
@@ -653,6 +666,23 @@ mod tests {
         let idle = ProbeSession::of(&measurement, Some(Phase::Idle), UDP_HEADERS);
         assert_eq!((idle.probes.len(), idle.wire_bytes), (2, 146));
         assert_eq!(idle.losses, [None; 2]);
+    }
+
+    #[test]
+    fn probes_have_the_size_that_the_measurement_states() {
+        let size = |name: &str, fact: &str| {
+            let mut measurement = under_load();
+            measurement.facts.insert(name.to_owned(), fact.to_owned());
+            let loaded = LoadedSession::of(&measurement, UDP_HEADERS).unwrap();
+            let idle = ProbeSession::of(&measurement, Some(Phase::Idle), UDP_HEADERS);
+            [idle.wire_bytes, loaded.probes.wire_bytes]
+        };
+        let probe = "STAMP (RFC 8762), 1400 payload bytes of UDP, one every 10ms; a probe without an answer within 1s is lost";
+        assert_eq!(size("probe", probe), [1442; 2]);
+        let ping =
+            "ICMP echo, 56 payload bytes, 98 bytes at L2 without FCS (one frame if the MTU allows)";
+        assert_eq!(size("rtt", ping), [98; 2]);
+        assert_eq!(size("rtt", "user space to user space"), [146; 2]);
     }
 
     #[test]

@@ -7,11 +7,33 @@ use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterFit, JitterLaw};
 use crate::estimate::Estimate;
 use crate::loss::LossFit;
+use crate::profile::ASSUMED_POLICER_BURST;
 use crate::queue::QueueKind;
 use crate::{DIRECTIONS, DirectionFit, LinkFit};
 
 /// The word of a parameter that the observations do not show.
 const NOT_LEARNT: &str = "not learnt";
+
+/// The word of a parameter that a link needs and the observations do not show.
+const ASSUMED: &str = "assumed";
+
+/// The meaning of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalKind {
+    /// It contains the value with a probability of 95 %.
+    OfValue,
+    /// It contains nine of ten windows of a value that varies.
+    NineOfTen,
+    /// It contains the intervals of several sessions.
+    OfSessions,
+}
+
+impl IntervalKind {
+    fn is_of_value(&self) -> bool {
+        *self == Self::OfValue
+    }
+}
 
 /// A fitted parameter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +46,9 @@ pub struct Parameter {
     /// The value and its interval; absent for a word, and for a parameter that could not be fitted.
     #[serde(flatten)]
     pub estimate: Option<Estimate>,
+    /// The meaning of the interval; absent in JSON for a 95 % interval of the value.
+    #[serde(skip_serializing_if = "IntervalKind::is_of_value")]
+    pub interval_kind: IntervalKind,
     /// The least and the greatest value of a session, if several are combined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions: Option<[f64; 2]>,
@@ -48,6 +73,7 @@ impl Parameter {
             direction: None,
             name,
             estimate: Some(estimate),
+            interval_kind: IntervalKind::OfValue,
             sessions: None,
             unit,
             word: None,
@@ -60,6 +86,7 @@ impl Parameter {
             direction: None,
             name,
             estimate: None,
+            interval_kind: IntervalKind::OfValue,
             sessions: None,
             unit: "",
             word: Some(word.to_owned()),
@@ -79,10 +106,20 @@ impl LinkFit {
             })
         });
         let duplicated = self.duplicated_percent.map(|percent| {
-            let evidence = "half of the share of probes that were answered twice".to_owned();
+            let evidence = "half of the share of probes that were answered twice; the interval allows that all are of one direction"
+                .to_owned();
             Parameter::number("duplicate", percent, "%", evidence)
         });
-        each.chain(duplicated).collect()
+        let all = each.chain(duplicated);
+        match self.sessions {
+            ..2 => all.collect(),
+            _ => all
+                .map(|row| Parameter {
+                    interval_kind: IntervalKind::OfSessions,
+                    ..row
+                })
+                .collect(),
+        }
     }
 }
 
@@ -122,6 +159,10 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         0 => String::new(),
         count => format!("; {count} packets could not be paired and do not count"),
     };
+    let left_out = match fit.round_trips_only {
+        0 => String::new(),
+        count => format!("; sessions with only round trips, which do not count: {count}"),
+    };
     let transmission = match fit.without_transmission {
         true => ", without their own transmission",
         false => "",
@@ -134,7 +175,7 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
         )
     });
     let evidence = format!(
-        "{measured}{statistic} of {} idle probes{transmission}{unclear}{follows}",
+        "{measured}{statistic} of {} idle probes{transmission}{unclear}{left_out}{follows}",
         fit.probes
     );
     let mut rows = vec![Parameter::number("delay", fit.ms, "ms", evidence)];
@@ -167,6 +208,12 @@ fn delay(fit: &DelayFit, one_way: bool) -> Vec<Parameter> {
 
 fn law(jitter: &JitterFit) -> String {
     let name = jitter.law.name();
+    if jitter.is_rejected {
+        return format!(
+            "no law fits: shares of probes differ from the nearest one, {name}, by up to {:.1} %, which chance does not explain",
+            100.0 * jitter.misfit
+        );
+    }
     let choice = match (jitter.law, jitter.is_clear) {
         (_, true) => "",
         (JitterLaw::Uniform, false) => "; normal fits hardly worse",
@@ -181,7 +228,9 @@ fn law(jitter: &JitterFit) -> String {
 fn loss(fit: &LossFit) -> Vec<Parameter> {
     let counts = fit.counts;
     let of = match fit.is_half {
-        true => " round trips; half for each direction, which is unknown",
+        true => {
+            " round trips; half for each direction, which is unknown, so that the interval allows all of them"
+        }
         false => " probes and datagrams below the rate",
     };
     let evidence = format!("{} of {}{of}", counts.lost, counts.of);
@@ -189,6 +238,13 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
     rows.extend(fit.burst.map(|burst| {
         let evidence = format!("{} losses in {} bursts", counts.lost, counts.bursts);
         Parameter::number("loss burst", burst, "packets", evidence)
+    }));
+    rows.extend(fit.possible_burst().map(|longest| {
+        let evidence = format!(
+            "{} losses in {} bursts do not exclude bursts of {longest:.1} packets on average; the link loses packets independently",
+            counts.lost, counts.bursts
+        );
+        Parameter::word("loss burst", "cannot be distinguished", evidence)
     }));
     rows
 }
@@ -200,7 +256,13 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
         None => "",
     };
     let evidence = format!("{}{follows}", fit.rate_evidence);
-    let mut rows = vec![Parameter::number("rate", mbit, "Mbit/s", evidence)];
+    let mut rows = vec![Parameter {
+        interval_kind: match fit.over_time {
+            Some(_) => IntervalKind::NineOfTen,
+            None => IntervalKind::OfValue,
+        },
+        ..Parameter::number("rate", mbit, "Mbit/s", evidence)
+    }];
     rows.extend(fit.burst_bytes.map(|bytes| {
         let evidence = "what arrived faster than the rate after silence".to_owned();
         Parameter::number(
@@ -210,6 +272,12 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
             evidence,
         )
     }));
+    if fit.has_assumed_burst() {
+        let evidence = format!(
+            "it was not visible; the link has {ASSUMED_POLICER_BURST} bytes, because every policer has a burst"
+        );
+        rows.push(Parameter::word("rate burst", ASSUMED, evidence));
+    }
     let kind = fit.queue.map_or(NOT_LEARNT, QueueKind::name);
     rows.push(Parameter::word("queue kind", kind, fit.evidence.clone()));
     let Some(queue) = fit.queue else {

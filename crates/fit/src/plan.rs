@@ -30,8 +30,9 @@ const GENTLE_SHARE: [f64; 2] = [0.015, 0.3];
 const IDLE_SESSIONS: f64 = 5.0;
 /// The loads: a strong and a gentle one in each direction.
 const LOADS: f64 = 4.0;
-/// The time on a short path for which `farwire measure probe` loads it before the first probe and after the last one.
-const AROUND_S: f64 = 3.0;
+/// The time on a short path for which `farwire measure probe` loads it before the first probe and after the last one. A long
+/// path needs more.
+pub const AROUND_S: f64 = 3.0;
 /// The part of the whole time in which farwire connects and searches for the rates.
 const SEARCH_PART: f64 = 0.1;
 /// The least time in seconds for which a path is probed beside a load.
@@ -59,24 +60,25 @@ pub fn full_s(total_s: f64) -> f64 {
     LOADS * (probed_s(total_s) + AROUND_S)
 }
 
-/// Returns the bytes that both loads of a direction with this rate, in bit/s, send beside probes for `probed_s` each.
-pub fn bytes(rate: f64, probed_s: f64) -> f64 {
-    load_bytes((STRONG + 1.0 + GENTLE_SHARE[0]) * rate, probed_s)
+/// Returns the sum of the rates of the strong and the gentle load on a path of this rate, in bit/s, whose datagrams have this
+/// number of bytes.
+pub fn both_loads(rate: f64, wire_bytes: u32) -> f64 {
+    strong(rate) + gentle(rate, wire_bytes)
 }
 
-/// Returns the bytes that a load of this rate, in bit/s, sends beside probes for `probed_s`.
-pub fn load_bytes(rate: f64, probed_s: f64) -> f64 {
-    (probed_s + AROUND_S) * rate / 8.0
+/// Returns the bytes that loads whose rates have this sum, in bit/s, send beside probes for `probed_s`. Each load lasts for
+/// `around_s` longer than the probes.
+pub fn load_bytes(rates: f64, probed_s: f64, around_s: f64) -> f64 {
+    (probed_s + around_s) * rates / 8.0
 }
 
-/// Returns for how many seconds to probe in each session, so that the loads of both directions, whose rates have the sum
-/// `rates` in bit/s, send at most `most` bytes; `None` if the shortest loads send more.
-pub fn affordable_s(probed_s: f64, rates: f64, most: f64) -> Option<f64> {
-    if bytes(rates, probed_s) <= most {
+/// Returns for how many seconds to probe in each session, so that loads whose rates have the sum `rates`, in bit/s, and which
+/// last for `around_s` longer, send at most `most` bytes; `None` if the shortest loads send more.
+pub fn affordable_s(probed_s: f64, rates: f64, around_s: f64, most: f64) -> Option<f64> {
+    if load_bytes(rates, probed_s, around_s) <= most {
         return Some(probed_s);
     }
-    let a_second = bytes(rates, 1.0 - AROUND_S);
-    let affordable = most / a_second - AROUND_S;
+    let affordable = 8.0 * most / rates - around_s;
     (affordable >= LEAST_PROBED_S).then_some(affordable)
 }
 
@@ -148,13 +150,26 @@ mod tests {
 
     #[test]
     fn a_small_budget_shortens_the_loads_and_a_smaller_one_allows_none() {
-        let whole = bytes(8e6, 5.0);
-        assert_eq!(affordable_s(5.0, 8e6, whole), Some(5.0));
+        let whole = load_bytes(8e6, 5.0, AROUND_S);
+        assert_eq!(affordable_s(5.0, 8e6, AROUND_S, whole), Some(5.0));
         // Three quarters of the load's eight seconds have three seconds of probes.
-        let shorter = affordable_s(5.0, 8e6, 0.75 * whole).unwrap();
+        let shorter = affordable_s(5.0, 8e6, AROUND_S, 0.75 * whole).unwrap();
         assert!((shorter - 3.0).abs() < 1e-9, "{shorter}");
-        assert_eq!(affordable_s(5.0, 8e6, 0.4 * whole), None);
-        assert_eq!(affordable_s(5.0, 0.0, 0.0), Some(5.0));
+        assert_eq!(affordable_s(5.0, 8e6, AROUND_S, 0.4 * whole), None);
+        assert_eq!(affordable_s(5.0, 0.0, AROUND_S, 0.0), Some(5.0));
+    }
+
+    #[test]
+    fn the_loads_of_a_long_and_slow_path_send_at_most_what_is_left() {
+        // Round trips of 600 ms make each load four seconds longer.
+        let around_s = AROUND_S + 4.0;
+        for rate in [1e5, 3e5, 1e6, 3e6, 1e7] {
+            let most = 0.75 * (5.0 + around_s) * 3.3 * rate / 8.0;
+            let probed_s = affordable_s(5.0, both_loads(rate, 1442), around_s, most).unwrap();
+            let load_s = probed_s + around_s;
+            let sent = (STRONG * rate + gentle(rate, 1442)) * load_s / 8.0;
+            assert!(sent <= most * (1.0 + 1e-9), "{rate}: {sent} of {most}");
+        }
     }
 
     #[test]

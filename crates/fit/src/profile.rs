@@ -11,7 +11,7 @@ use crate::estimate::Estimate;
 use crate::loss::LossFit;
 use crate::over_time::OverTime;
 use crate::queue::QueueKind;
-use crate::{DIRECTIONS, LinkFit};
+use crate::{DIRECTIONS, LinkFit, PathObservations};
 
 /// The longest time that is written, in microseconds: a day.
 const LONGEST_US: f64 = 8.64e10;
@@ -21,8 +21,8 @@ const LEAST_LOSS_PERCENT: f64 = 0.001;
 const ETHERNET_MTU: f64 = 1500.0;
 /// The bytes that a queue holds at least: a full packet.
 const LEAST_QUEUE_BYTES: f64 = 1514.0;
-/// The bytes that a policer without a visible burst lets pass: ten full packets.
-const LEAST_POLICER_BURST: f64 = 15_140.0;
+/// The bytes that a policer without a visible burst is assumed to let pass: ten full packets.
+pub(crate) const ASSUMED_POLICER_BURST: f64 = 15_140.0;
 
 /// The most lines of a trace, so that it can be a part of the file.
 const MOST_LINES: f64 = 2000.0;
@@ -30,10 +30,53 @@ const MOST_LINES: f64 = 2000.0;
 /// The source of the numbers.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The far end, or the file, that was fitted.
-    pub name: String,
-    /// The day of the measurement, as 2026-11-27.
-    pub date: String,
+    /// The far end, or the files, without characters that a comment cannot have.
+    name: String,
+    /// The source in a sentence.
+    title: String,
+    /// The year of the fit.
+    year: String,
+}
+
+impl Origin {
+    /// The path to a far end, which `farwire fit` measured on this day, such as 2026-11-27.
+    pub fn of_path(name: &str, day: &str) -> Self {
+        let name = plain(name);
+        let title = format!(
+            "The path to {name} on {}, as farwire fit measured it",
+            plain(day)
+        );
+        Self::new(name, title, day)
+    }
+
+    /// Files, fitted on this day, whose observations are these.
+    pub fn of_files(name: &str, day: &str, sessions: &[PathObservations]) -> Self {
+        let name = plain(name);
+        let measured: Option<Vec<&str>> = sessions
+            .iter()
+            .map(|one| one.measured_on.as_deref())
+            .collect();
+        let measured = measured.unwrap_or_default();
+        let dates = measured.iter().min().zip(measured.iter().max());
+        let dates = dates.map_or(String::new(), |(first, last)| match first == last {
+            true => format!(", measured on {}", plain(first)),
+            false => format!(", measured from {} to {}", plain(first), plain(last)),
+        });
+        let title = format!("A link fitted from {name}{dates}");
+        Self::new(name, title, day)
+    }
+
+    fn new(name: String, title: String, day: &str) -> Self {
+        let year = day.get(..4).unwrap_or_default().to_owned();
+        Self { name, title, year }
+    }
+}
+
+/// Returns a text without the characters that a comment of a profile cannot have.
+fn plain(text: &str) -> String {
+    let kept = text.chars();
+    kept.filter(|one| !one.is_control() && !"\"[]".contains(*one))
+        .collect()
 }
 
 /// A line of the file.
@@ -47,16 +90,14 @@ struct Line {
 impl LinkFit {
     /// Returns the text of a file of conditions. Each number has the source `fitted` and its 95 % interval.
     pub fn to_toml(&self, origin: &Origin) -> String {
-        let year = origin.date.get(..4).unwrap_or_default();
-        let name: String = origin
-            .name
-            .chars()
-            .filter(|one| !one.is_control() && !"\"[]".contains(*one))
-            .collect();
+        let Origin { name, title, year } = origin;
+        let intervals = match self.sessions {
+            ..2 => "its 95 % interval".to_owned(),
+            count => format!("the range of the 95 % intervals of {count} sessions"),
+        };
         let mut text = format!(
-            "# The path to {name} on {}, as farwire fit measured it\n#\n\
-             # [fitted] farwire fit, \"{name}\", {year}: behind each number is its 95 % interval\n",
-            origin.date
+            "# {title}\n#\n\
+             # [fitted] farwire fit, \"{name}\", {year}: behind each number is {intervals}\n"
         );
         for way in DIRECTIONS {
             // Writing to a text cannot fail.
@@ -118,11 +159,14 @@ fn line(
     estimate: Estimate,
     unit: fn(f64) -> String,
 ) -> Line {
-    let [low, high] = estimate.interval;
+    let interval = match estimate.known_interval() {
+        Some([low, high]) => format!("{} to {}", unit(low.max(0.0)), unit(high)),
+        None => "too few samples for an interval".to_owned(),
+    };
     Line {
         key,
         value: quoted(&value),
-        comment: format!("{about}{} to {}", unit(low.max(0.0)), unit(high)),
+        comment: format!("{about}{interval}"),
     }
 }
 
@@ -147,7 +191,11 @@ fn delay(delay: &DelayFit, half: &str) -> Vec<Line> {
         if delay.reorders {
             value += ",free";
         }
-        lines.push(line("jitter", value, "spread ", jitter.spread_ms, ms));
+        let about = match jitter.is_rejected {
+            true => "no law fits, and this is the nearest one; spread ",
+            false => "spread ",
+        };
+        lines.push(line("jitter", value, about, jitter.spread_ms, ms));
     }
     if let Some(skipped) = delay.skipped_percent {
         lines.push(line(
@@ -172,10 +220,14 @@ fn loss(loss: &LossFit) -> Option<Line> {
         let least = 1.01 / (1.0 - share.value.min(99.0) / 100.0);
         format!(",burst={:.2}", burst.value.max(least))
     });
+    let about = match loss.possible_burst() {
+        Some(_) => "bursts cannot be distinguished; ",
+        None => "",
+    };
     Some(line(
         "loss",
         percent(share.value) + &burst,
-        "",
+        about,
         share,
         percent,
     ))
@@ -247,9 +299,13 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
     let rate = found.rate;
     let burst = found.burst_bytes.map(|burst| burst.value);
     if found.queue == Some(QueueKind::Policed) {
-        let burst = burst.unwrap_or(LEAST_POLICER_BURST);
+        let about = match found.has_assumed_burst() {
+            true => "a policer, whose burst was not visible and is assumed; ",
+            false => "a policer; ",
+        };
+        let burst = burst.unwrap_or(ASSUMED_POLICER_BURST);
         let value = format!("{},burst={burst:.0}b", bits(rate.value));
-        return vec![line("police", value, "a policer; ", rate, bits)];
+        return vec![line("police", value, about, rate, bits)];
     }
     let burst = burst.map_or(String::new(), |burst| format!(",burst={burst:.0}b"));
     let constant = found.over_time.is_none();
@@ -384,5 +440,27 @@ mod tests {
         // Three seconds each, the header, and the end.
         assert_eq!(text.matches("\\n").count(), 1667 + 2);
         assert!(text.contains("\\n3s,4ms\\n"), "{text}");
+    }
+    #[test]
+    fn a_link_from_files_names_them_and_their_own_days() {
+        let on = |day: Option<&str>| PathObservations {
+            measured_on: day.map(str::to_owned),
+            ..PathObservations::default()
+        };
+        let title = |days: &[Option<&str>]| {
+            let sessions: Vec<PathObservations> = days.iter().map(|day| on(*day)).collect();
+            Origin::of_files("a.txt, [b].txt", "2026-11-27", &sessions).title
+        };
+        let one = "A link fitted from a.txt, b.txt, measured on 2025-03-01";
+        assert_eq!(title(&[Some("2025-03-01")]), one);
+        let several = "A link fitted from a.txt, b.txt, measured from 2025-03-01 to 2025-03-09";
+        assert_eq!(title(&[Some("2025-03-09"), Some("2025-03-01")]), several);
+        let unknown = "A link fitted from a.txt, b.txt";
+        assert_eq!(title(&[Some("2025-03-01"), None]), unknown);
+        let path = Origin::of_path("192.0.2.1", "2026-11-27");
+        assert_eq!(
+            path.title,
+            "The path to 192.0.2.1 on 2026-11-27, as farwire fit measured it"
+        );
     }
 }

@@ -320,9 +320,9 @@ impl Queue<'_> {
     fn grows(&self, loaded: &LoadedSession, level_ms: f64, packet_ms: f64) -> bool {
         let waits = self.waits(loaded);
         let (first, second) = waits.split_at(waits.len() / 2);
-        let grown = median(first)
-            .zip(median(second))
-            .map(|(first, second)| second.interval[0] - first.interval[1]);
+        let grown = middle(first)
+            .zip(middle(second))
+            .map(|([_, before], [after, _])| after - before);
         grown.is_some_and(|grown| grown > (0.05 * level_ms).max(2.0 * packet_ms))
     }
 }
@@ -366,16 +366,19 @@ fn scatter(values: &[f64]) -> Option<f64> {
     Some((of(0.75)? - of(0.25)?) / middle)
 }
 
-/// Returns the median with its interval.
-fn median(values: &[f64]) -> Option<Estimate> {
+/// Returns the median with its interval, if the series has enough effective samples for one.
+pub(crate) fn median(values: &[f64]) -> Option<Estimate> {
     let found = Quantile::of(values, 0.5)?;
+    Some(Estimate::with_known(found.value, found.interval))
+}
+
+/// Returns the interval of the median, or the quartiles of a series with too few effective samples. A queue that grows evenly
+/// is such a series.
+fn middle(values: &[f64]) -> Option<[f64; 2]> {
     let ordered = sorted(values);
-    // A series with too few effective samples has no interval of ranks; half of its values lie between the quartiles.
     let quartiles = [quantile(&ordered, 0.25)?, quantile(&ordered, 0.75)?];
-    Some(Estimate::new(
-        found.value,
-        found.interval.unwrap_or(quartiles),
-    ))
+    let interval = Quantile::of_sorted(values, &ordered, 0.5)?.interval;
+    Some(interval.unwrap_or(quartiles))
 }
 
 #[cfg(test)]
@@ -439,6 +442,16 @@ mod tests {
         };
         let held = queue.held_bytes(&loaded).unwrap();
         assert!((held.value - 125e3).abs() < 1e3, "{held:?}");
+    }
+
+    #[test]
+    fn a_series_with_too_few_effective_samples_has_a_median_without_an_interval() {
+        let growing: Vec<f64> = (0..200).map(f64::from).collect();
+        let found = median(&growing).unwrap();
+        assert_eq!((found.value, found.known_interval()), (99.5, None));
+        let mut random = fastrand::Rng::with_seed(3);
+        let independent: Vec<f64> = (0..200).map(|_| random.f64()).collect();
+        assert!(median(&independent).unwrap().known_interval().is_some());
     }
 
     #[test]

@@ -471,10 +471,7 @@ fn reordering_and_duplicates_are_found() {
 
 #[test]
 fn the_file_of_a_fit_is_a_profile_whose_numbers_have_a_source() {
-    let origin = Origin {
-        name: "203.0.113.7".to_owned(),
-        date: "2026-11-27".to_owned(),
-    };
+    let origin = Origin::of_path("203.0.113.7", "2026-11-27");
     for hidden in [
         "delay = '15ms'\nrate = '20mbit,burst=128KiB'\nqueue = '80ms'\nloss = '2%,burst=4'\njitter = '2ms,normal,half-life=40ms'",
         "delay = '15ms'\npolice = '5mbit,burst=64KiB'\nloss = '1%'\nreorder = '3%'",
@@ -496,13 +493,36 @@ fn flows_that_do_not_wait_for_an_unknown_reason_are_written_with_a_comment() {
         bottleneck.queue = Some(QueueKind::Unclear { ms: None });
     }
     assert_eq!(kind(&found, Direction::Up), "cannot be distinguished");
-    let text = found.to_toml(&Origin {
-        name: "203.0.113.7".to_owned(),
-        date: "2026-11-27".to_owned(),
-    });
+    let text = found.to_toml(&Origin::of_path("203.0.113.7", "2026-11-27"));
     let spec: LinkSpec = toml_text(&text).unwrap();
     spec.check().unwrap();
     assert!(text.contains("a policer cannot be distinguished"), "{text}");
+}
+
+#[test]
+fn the_burst_of_a_policer_that_was_not_visible_is_marked_as_assumed() {
+    let mut found = fit("delay = '15ms'\npolice = '5mbit,burst=64KiB'");
+    let origin = Origin::of_path("203.0.113.7", "2026-11-27");
+    let bursts = |found: &LinkFit| {
+        let rows = found.parameters().into_iter();
+        let bursts = rows.filter(|row| row.name == "rate burst");
+        bursts.map(|row| row.word).collect::<Vec<Option<String>>>()
+    };
+    assert_eq!(bursts(&found), [None, None]);
+    assert!(!found.to_toml(&origin).contains("assumed"));
+    for direction in [&mut found.up, &mut found.down] {
+        direction.bottleneck.as_mut().unwrap().burst_bytes = None;
+    }
+    assert_eq!(
+        bursts(&found),
+        [Some("assumed".to_owned()), Some("assumed".to_owned())]
+    );
+    let text = found.to_toml(&origin);
+    assert!(text.contains(",burst=15140b\""), "{text}");
+    assert!(
+        text.contains("whose burst was not visible and is assumed"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -623,10 +643,7 @@ fn loads_without_probes_show_the_rate_and_nothing_else() {
             "{bottleneck:?}"
         );
     }
-    let origin = Origin {
-        name: "203.0.113.7".to_owned(),
-        date: "2026-11-27".to_owned(),
-    };
+    let origin = Origin::of_path("203.0.113.7", "2026-11-27");
     let text = found.to_toml(&origin);
     let keys: Vec<&str> = text
         .lines()

@@ -5,6 +5,7 @@ use statrs::distribution::{ContinuousCDF as _, FisherSnedecor};
 use stats::order_statistics::{quantile, sorted};
 use stats::t_interval;
 
+use crate::observations::BETWEEN_SESSIONS_S;
 use crate::over_time::{CHANCE, OverTime};
 
 /// The range of nine of ten windows above which a delay is not constant: this share of the median, and this number of
@@ -16,6 +17,8 @@ const FEWEST_WINDOWS: usize = 10;
 const WINDOW: (f64, f64) = (1.0, 20.0);
 /// The share of its probes that a window needs.
 const COMPLETE: f64 = 0.75;
+/// The time between two probes, as a multiple of the usual one, up to which they follow each other.
+const FOLLOWS: f64 = 1.5;
 /// The share of gaps between probes that have about the usual length if the probes are regular.
 const REGULAR: f64 = 0.8;
 /// The fewest independent values in a window that show its delay.
@@ -28,20 +31,21 @@ const EXACT_MS: f64 = 0.01;
 /// A delay that is not constant.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VaryingDelay {
-    /// The median delay of each window, in milliseconds.
+    /// The median delay of each window of the longest session, in milliseconds.
     pub(crate) over_time: OverTime,
     /// The delays less the difference of their window's median to the median of all, each with its time in seconds.
     pub(crate) rest: Vec<(f64, f64)>,
 }
 
 impl VaryingDelay {
-    /// Finds whether delays, each with its time in seconds, vary from window to window, by more than the time that the
-    /// bottleneck needs for a probe, which has a range of `served_range_ms`.
+    /// Finds whether delays, each with its time in seconds, vary from window to window of the longest session, by more than the
+    /// time that the bottleneck needs for a probe, which has a range of `served_range_ms`.
     ///
     /// It is an analysis of variance with one factor, the window. Neighbouring delays within a window are similar, so that n
     /// of them show as much as n (1 - r) / (1 + r) independent ones, where r is their correlation.
     pub(crate) fn of(probes: &[(f64, f64)], served_range_ms: f64) -> Option<Self> {
         let interval_s = regular(probes)?;
+        let probes = longest_session(probes, interval_s);
         let (shortest_s, fewest) = WINDOW;
         let every_s = shortest_s.max(fewest * interval_s);
         let least = COMPLETE * every_s / interval_s;
@@ -61,17 +65,26 @@ impl VaryingDelay {
         let medians = windows
             .iter()
             .filter_map(|window| quantile(&sorted(&delays(window)), 0.5));
-        let over_time = OverTime {
-            every_s,
-            values: medians.collect(),
-        };
+        let medians: Vec<f64> = medians.collect();
+        let start = windows.first()?.first().map(window)?;
+        let mut values: Vec<f64> = Vec::new();
+        for (probes, median) in windows.iter().zip(&medians) {
+            let place = probes.first().map(window)? - start;
+            // A window with too few probes has the delay of the one before.
+            let before = values.last().copied().unwrap_or(*median);
+            while (values.len() as f64) < place {
+                values.push(before);
+            }
+            values.push(*median);
+        }
+        let over_time = OverTime { every_s, values };
         let [low, high] = over_time.spread()?.interval;
         let (share, least_ms) = VARIES;
         let explained_ms = least_ms.max(share * middle) + served_range_ms;
         if scatter.chance()? >= CHANCE || high - low <= explained_ms {
             return None;
         }
-        let rest = windows.iter().zip(&over_time.values);
+        let rest = windows.iter().zip(&medians);
         let rest = rest.flat_map(|(window, median)| {
             let flat = window.iter();
             flat.map(move |(at_s, delay)| (*at_s, delay - median + middle))
@@ -81,6 +94,15 @@ impl VaryingDelay {
             over_time,
         })
     }
+}
+
+/// Returns the probes of the longest session. What the delay was in the pause between two sessions, in which loads ran, is not
+/// known, so that their windows do not follow each other.
+fn longest_session(probes: &[(f64, f64)], interval_s: f64) -> &[(f64, f64)] {
+    let pause_s = (0.99 * BETWEEN_SESSIONS_S).max(FOLLOWS * interval_s);
+    let sessions = probes.chunk_by(|one, other| other.0 - one.0 < pause_s);
+    let longest = sessions.max_by_key(|session| session.len());
+    longest.unwrap_or_default()
 }
 
 fn delays(window: &[(f64, f64)]) -> Vec<f64> {
@@ -95,7 +117,7 @@ fn regular(probes: &[(f64, f64)]) -> Option<f64> {
     let usual = quantile(&sorted(&gaps), 0.5).filter(|gap| *gap > 0.0)?;
     let near = gaps
         .iter()
-        .filter(|gap| (0.5..=1.5).contains(&(*gap / usual)));
+        .filter(|gap| (0.5..=FOLLOWS).contains(&(*gap / usual)));
     (near.count() as f64 >= REGULAR * gaps.len() as f64).then_some(usual)
 }
 
@@ -198,6 +220,38 @@ mod tests {
         let found = varying(&steps.collect::<Vec<_>>()).unwrap();
         assert_eq!(found.over_time.values[0], 20.0);
         assert_eq!(found.over_time.values[59], 40.0);
+    }
+
+    #[test]
+    fn sessions_with_a_pause_between_them_are_not_consecutive() {
+        let first = probes(|at_s| if at_s < 15.0 { 20.0 } else { 26.0 });
+        let second = probes(|_| 40.0);
+        let second = second
+            .into_iter()
+            .take(1200)
+            .map(|(at_s, delay)| (30.0 + BETWEEN_SESSIONS_S + at_s, delay));
+        let joined: Vec<(f64, f64)> = first.iter().copied().chain(second).collect();
+        assert_eq!(varying(&joined), varying(&first));
+        // Ten steps of a second between sessions of a second are none within a session.
+        let short = (0..10).flat_map(|session| {
+            let delay = if session % 2 == 0 { 20.0 } else { 26.0 };
+            let of_session = probes(move |_| delay).into_iter().take(100);
+            let start_s = f64::from(session) * (1.0 + BETWEEN_SESSIONS_S);
+            of_session.map(move |(at_s, delay)| (start_s + at_s, delay))
+        });
+        assert_eq!(varying(&short.collect::<Vec<_>>()), None);
+    }
+
+    #[test]
+    fn a_window_whose_probes_were_lost_keeps_its_place() {
+        let all = probes(|at_s| if at_s < 15.0 { 20.0 } else { 26.0 });
+        let kept = all
+            .into_iter()
+            .filter(|(at_s, _)| !(5.2..8.9).contains(at_s));
+        let found = varying(&kept.collect::<Vec<_>>()).unwrap();
+        let medians = &found.over_time.values;
+        assert_eq!(medians.len(), 30);
+        assert!((medians[14] - 20.5).abs() < 0.2 && (medians[15] - 26.5).abs() < 0.2);
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl Failure {
         self.error.downcast_ref()
     }
 
+    /// Returns true if the user asked for something impossible.
+    pub fn is_bad_input(&self) -> bool {
+        self.code == ExitCode::BadInput
+    }
+
     /// Returns the exit code: 1 for a failed run, 2 for bad input, 3 if the machine lacks something.
     pub fn code(&self) -> u8 {
         self.code as u8

@@ -7,6 +7,7 @@ use rtnetlink::packet_route::link::{
     AfSpecBridge, BridgeStpState, BridgeVlanInfo, BridgeVlanInfoFlags, InfoBridge, InfoBridgePort,
     InfoData, InfoPortData, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage,
 };
+use rtnetlink::packet_route::neighbour::{NeighbourMessage, NeighbourState};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::{Handle, LinkBridgePort, LinkBridgeVlan, LinkUnspec};
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,17 @@ pub enum BridgePortError {
         "the port {0} maps VLANs to tunnels (vlan_tunnel), which a new port does not take over"
     )]
     VlanTunnels(String),
+    /// The bridge has static entries for the port.
+    #[error(
+        "the bridge {bridge} has static entries for the port {port} (bridge fdb), which the kernel deletes when the port \
+         leaves: remove them first"
+    )]
+    StaticEntries {
+        /// The bridge.
+        bridge: String,
+        /// The port.
+        port: String,
+    },
     /// An interface could not be looked up or changed.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
@@ -95,6 +107,12 @@ impl BridgePort {
                 return Err(BridgePortError::VlanTunnels(port.name.clone()));
             }
             settings.vlans = Some(vlans_of(port.index)?);
+        }
+        if has_static_entries(port.index)? {
+            return Err(BridgePortError::StaticEntries {
+                bridge: bridge.name,
+                port: port.name.clone(),
+            });
         }
         Ok(Self {
             bridge: bridge.name,
@@ -273,6 +291,22 @@ fn vlans_of(index: u32) -> Result<Vec<PortVlan>, NetlinkError> {
     });
     listed.context(|| format!("list the VLANs of interface number {index}"))?;
     Ok(vlans)
+}
+
+/// Returns whether a user has given the port with the number `index` addresses that its bridge does not learn.
+fn has_static_entries(index: u32) -> Result<bool, NetlinkError> {
+    let mut entries = NeighbourMessage::default();
+    entries.header.family = AddressFamily::Bridge;
+    let mut has_any = false;
+    let listed = netlink::list(RouteNetlinkMessage::GetNeighbour(entries), |answer| {
+        // A static entry has this state, and the port's own address the state permanent (`net/bridge/br_fdb.c`, `fdb_to_nud`).
+        if let RouteNetlinkMessage::NewNeighbour(entry) = answer {
+            let is_static = entry.header.state == NeighbourState::Noarp;
+            has_any |= is_static && entry.header.ifindex == index;
+        }
+    });
+    listed.context(|| format!("list the bridge's entries for interface number {index}"))?;
+    Ok(has_any)
 }
 
 fn vlans_in(port: &LinkMessage) -> impl Iterator<Item = PortVlan> {

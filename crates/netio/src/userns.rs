@@ -39,7 +39,7 @@ pub enum Privilege {
 impl Privilege {
     /// Determines the privilege. Whether a user namespace works is tried in a child process.
     pub fn detect() -> Self {
-        if holds_network_capabilities() && holds(Capability::CAP_SYS_ADMIN) {
+        if holds_network_capabilities() && may_enter_namespaces() {
             return Self::Root;
         }
         match works() {
@@ -54,6 +54,11 @@ impl Privilege {
 /// Returns whether this process has CAP_NET_ADMIN and CAP_NET_RAW, which are required for existing interfaces.
 pub fn holds_network_capabilities() -> bool {
     holds(Capability::CAP_NET_ADMIN) && holds(Capability::CAP_NET_RAW)
+}
+
+/// Returns whether this process has CAP_SYS_ADMIN, which is required to enter the network namespace of another process.
+pub fn may_enter_namespaces() -> bool {
+    holds(Capability::CAP_SYS_ADMIN)
 }
 
 /// Moves the process into a user namespace in which it is root, and into an empty network namespace owned by it.

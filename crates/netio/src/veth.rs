@@ -88,6 +88,29 @@ impl HostEnd {
         let mut ends = inside.iter().filter(|inside| is_veth(inside));
         Ok(ends.any(|end| end.depends_on_namespace.is_some()))
     }
+
+    /// Returns the interfaces in `namespace` through which packets can leave it without passing one of `ends`, those that
+    /// [`all_of`](Self::all_of) has found, in the order of their names. Examples are macvlan and ipvlan.
+    ///
+    /// # Errors
+    /// Those of [`all_of`](Self::all_of).
+    pub fn others_of(namespace: &NetNs, ends: &[Self]) -> Result<Vec<Interface>, HostEndError> {
+        let mut inside = namespace.run(Interface::all)??;
+        inside.retain(|inside| leads_past(inside, ends));
+        inside.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(inside)
+    }
+}
+
+/// Returns true if packets can leave a namespace through its interface `inside` without passing one of `ends`.
+fn leads_past(inside: &Interface, ends: &[HostEnd]) -> bool {
+    let is_end = ends.iter().any(|end| end.inside == inside.name);
+    // The packets of a VLAN or a tunnel pass another interface inside as well.
+    let is_stacked = inside.depends_on.is_some() && inside.depends_on_namespace.is_none();
+    // Namespaces within this one are connected by a bridge and its ports.
+    let is_port = is_veth(inside) && inside.master.is_some();
+    let is_inner = is_port || inside.kind.as_deref() == Some("bridge");
+    inside.up && inside.name != "lo" && !is_end && !is_stacked && !is_inner
 }
 
 /// Returns true if `namespace` is that of the calling thread.
@@ -169,4 +192,58 @@ pub fn remove_pair(end: &str) -> Result<(), InterfaceError> {
         del.context(|| format!("remove the veth pair of {end}"))
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_bypass_the_ends_by_an_interface_of_another_kind_that_depends_on_nothing_inside() {
+        let interface = |name: &str, kind: &str| Interface {
+            name: name.to_owned(),
+            kind: Some(kind.to_owned()),
+            up: true,
+            ..Interface::default()
+        };
+        let ends = [HostEnd {
+            inside: "eth0".to_owned(),
+            mac: [0; 6],
+            host: Interface::default(),
+        }];
+        let macvlan = Interface {
+            depends_on: Some(2),
+            depends_on_namespace: Some(0),
+            ..interface("eth1", "macvlan")
+        };
+        let tap = interface("tap0", "tun");
+        let pair_elsewhere = Interface {
+            depends_on: Some(9),
+            depends_on_namespace: Some(1),
+            ..interface("eth2", "veth")
+        };
+        for other in [&macvlan, &tap, &pair_elsewhere] {
+            assert!(leads_past(other, &ends), "{other:?}");
+        }
+        let vlan = Interface {
+            depends_on: Some(2),
+            ..interface("eth0.10", "vlan")
+        };
+        let port = Interface {
+            master: Some(4),
+            ..pair_elsewhere
+        };
+        let down = Interface {
+            up: false,
+            ..macvlan
+        };
+        let loopback = Interface {
+            kind: None,
+            ..interface("lo", "")
+        };
+        let (own, bridge) = (interface("eth0", "veth"), interface("docker0", "bridge"));
+        for other in [&own, &vlan, &port, &down, &loopback, &bridge] {
+            assert!(!leads_past(other, &ends), "{other:?}");
+        }
+    }
 }

@@ -36,10 +36,11 @@ pub trait Wakes {
 /// deeper idle state of the processor. Therefore short and long sleeps have separate margins, and the last part of a
 /// long wait is a short sleep, which needs less spinning.
 ///
-/// A real-time thread must not stay awake permanently. On two cores it would starve the threads of the ends, so after 3
-/// ms it becomes an ordinary thread until it sleeps again. On more cores it rests for half a millisecond every 10 ms,
-/// because a thread that uses more than 95 % of a second is suspended by the kernel for 50 ms, in which a receive ring
-/// overflows (`sched_rt_runtime_us`; kernel/sched/deadline.c, the fair server).
+/// A real-time thread must not stay awake permanently. If it and the other threads of the process that wait in this way
+/// leave at most one core, they would starve the threads of the ends, so after 3 ms it becomes an ordinary thread until it
+/// sleeps again. On more cores it rests for half a millisecond every 10 ms, because a thread that uses more than 95 % of a
+/// second is suspended by the kernel for 50 ms, in which a receive ring overflows (`sched_rt_runtime_us`;
+/// kernel/sched/deadline.c, the fair server).
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     cpu: CpuUse,
@@ -48,7 +49,7 @@ pub struct Waiter {
     long: SleepMargin,
     median: Nanos,
     real_time: bool,
-    /// Whether there are at most two cores.
+    /// Whether the threads that wait in this way leave at most one core.
     has_few_cores: bool,
     /// Whether it is an ordinary thread at present.
     has_left_real_time: bool,
@@ -68,7 +69,7 @@ pub struct Stall {
 
 const PROBES: usize = 60;
 const PROBE: Nanos = Nanos(100_000);
-/// Time after which a thread on two cores stops being a real-time thread if it has not slept.
+/// Time after which a thread stops being a real-time thread if it has not slept and there are few cores.
 const LONGEST_STINT: Nanos = Nanos(3_000_000);
 /// Time for which a real-time thread on more cores stays awake, and time for which it then rests.
 const LONGEST_AWAKE: Nanos = Nanos(10_000_000);
@@ -90,8 +91,9 @@ const MOST_WAKERS: usize = 5;
 const STALL: Nanos = Nanos(30_000);
 
 impl Waiter {
-    /// Measures how late this thread wakes up, which takes about 10 ms.
-    pub fn measure(cpu: CpuUse) -> Self {
+    /// Measures how late this thread wakes up, which takes about 10 ms. `threads` is the number of threads of this process
+    /// that wait in this way, including this one.
+    pub fn measure(cpu: CpuUse, threads: usize) -> Self {
         reduce_wake_up_delay();
         let real_time = cpu == CpuUse::Spin && run_in_real_time();
         let mut late: Vec<Nanos> = (0..PROBES).map(|_| overshoot(PROBE)).collect();
@@ -102,7 +104,7 @@ impl Waiter {
             long: SleepMargin::up_to(LONGEST_MARGIN, LONG_SLEEPS_PER_LATE_ONE),
             median: late[PROBES / 2],
             real_time,
-            has_few_cores: cpu::available() <= 2,
+            has_few_cores: are_few(cpu::available(), threads),
             has_left_real_time: false,
             awake: clock::now(),
         }
@@ -229,6 +231,11 @@ impl Waiter {
     }
 }
 
+/// Returns whether this number of threads that stay awake leaves at most one of the cores.
+fn are_few(cores: usize, threads: usize) -> bool {
+    cores <= threads + 1
+}
+
 /// Makes the calling thread wake up with as little delay as an ordinary thread can have.
 pub(crate) fn reduce_wake_up_delay() {
     // The timer slack is set to one nanosecond, because the kernel's default delays every wake-up by up to 50 us.
@@ -319,6 +326,14 @@ impl AsFd for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cores_are_few_if_the_threads_that_stay_awake_leave_at_most_one() {
+        for (threads, most) in [(1, 2), (4, 5), (16, 17)] {
+            assert!(are_few(1, threads) && are_few(most, threads), "{threads}");
+            assert!(!are_few(most + 1, threads), "{threads}");
+        }
+    }
 
     #[test]
     fn an_alarm_rings_until_it_is_acknowledged_and_then_again() {

@@ -481,7 +481,7 @@ fn try_device(kind: &str) -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     let options = match kind {
         "vxlan" => "id 1 dev wan dstport 4789",
-        "bridge" | VLAN_BRIDGE => "",
+        "bridge" | VLAN_BRIDGE | "dummy" => "",
         _ => "local 10.77.0.1 remote 10.77.0.2",
     };
     process::ip(

@@ -94,6 +94,13 @@ impl ForwarderArgs {
         })
     }
 
+    /// The largest number of descriptors that the packet log and the capture of a link have.
+    pub(crate) fn descriptors_of_link(&self) -> u64 {
+        let of_log = self.packet_log.as_ref().map_or(0, |_| DESCRIPTORS_OF_LOG);
+        let of_capture = self.pcap.as_ref().map_or(0, |_| DESCRIPTORS_OF_CAPTURE);
+        of_log + of_capture
+    }
+
     /// The time after which a packet counts as late.
     pub(crate) fn late_budget(&self) -> LateBudget {
         self.late_budget
@@ -177,8 +184,13 @@ impl ForwarderArgs {
     }
 }
 
-/// The largest number of links that can be logged. Each log has a thread, up to four descriptors, and up to 14 MB of lines that wait.
+/// The largest number of links that can be logged. Each log has a thread, and up to 14 MB of lines that wait.
 const MOST_LOGGED: usize = 64;
+
+/// The descriptors of a packet log: its two files, one of its writer, and a second one while the files change turns.
+const DESCRIPTORS_OF_LOG: u64 = 4;
+/// The descriptor of a capture: its file.
+const DESCRIPTORS_OF_CAPTURE: u64 = 1;
 
 /// The ends of the links whose packets are logged and captured. They say how the files are named.
 #[derive(Clone, Debug)]
@@ -190,6 +202,14 @@ pub(crate) enum LinkEnds<'e> {
 }
 
 impl<'e> LinkEnds<'e> {
+    /// Returns the number of links.
+    pub(crate) fn links(&self) -> usize {
+        match self {
+            Self::OfOne(_) => 1,
+            Self::OfEach(links) => links.len(),
+        }
+    }
+
     /// Returns the file of each link and the link's ends. `given` is the file that the user gives; `with_ends` adds a link's ends to it.
     fn files(
         &self,
@@ -306,6 +326,20 @@ mod tests {
             "{refused}"
         );
         assert!(names.is_empty(), "{names:?}");
+    }
+
+    #[test]
+    fn the_files_of_a_link_are_counted_by_kind() {
+        for (options, expected) in [
+            ("", 0),
+            ("--pcap seen", 1),
+            ("--packet-log packets.csv", 4),
+            ("--pcap seen --packet-log packets.csv", 5),
+        ] {
+            let line = format!("x {options}");
+            let program = Program::try_parse_from(line.split_whitespace()).unwrap();
+            assert_eq!(program.forwarder.descriptors_of_link(), expected);
+        }
     }
 
     #[test]

@@ -325,7 +325,7 @@ pub(crate) fn wake_up(shortest_delay: Option<Nanos>) -> Nanos {
         return Nanos::ZERO;
     }
     // The thread keeps its real-time schedule, so it must not be this one.
-    let measured = std::thread::spawn(|| Waiter::measure(CpuUse::Spin).wake_up_latency());
+    let measured = std::thread::spawn(|| Waiter::measure(CpuUse::Spin, 1).wake_up_latency());
     measured.join().expect("measuring does not panic")
 }
 

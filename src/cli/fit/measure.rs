@@ -11,10 +11,12 @@ use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{FarEnd, Kind, Parameters};
+use instruments::stamp::load_around_probes;
 use netio::tcp;
 use record::{Measurement, Phase};
 use serde_json::{Value, json};
 use stats::layers::ip_header;
+use stats::order_statistics::{percentile, sorted};
 
 use super::held_out::{self, HeldOut, HeldOutPlan};
 use crate::notes::note;
@@ -44,13 +46,23 @@ const GENTLE_TIMEOUT: (f64, f64) = (1000.0, 1.5);
 const CONNECT_TIMEOUT: &str = "10s";
 /// The part of the budget that the search for the rates may use.
 const SEARCH_PART: f64 = 0.25;
+/// The reason why the held-out measurement has no loads if they exceed the budget.
+const TOO_MUCH: &str = "the budget does not allow the loads of the comparison: raise --budget";
 /// The part of the time for which the idle path is probed for the comparison. Losses need many probes to be compared.
 const PROOF_IDLE_PART: f64 = 0.5;
 /// The part of the time for which `quality` measures for the comparison, and the least time in seconds.
 const PROOF_LOADED_TIME: (f64, f64) = (1.0 / 3.0, 14.0);
-/// The part of that time for which it loads each direction: a third of seven eighths for each of its three loads, two of
-/// which load a direction.
-const PROOF_LOADED: f64 = 2.0 / 3.0 * 7.0 / 8.0;
+/// The part of that time for which each of its three loads lasts on a short path.
+const PROOF_LOADED: f64 = 1.0 / 3.0 * 7.0 / 8.0;
+/// The loads of `quality` in each direction, of three in total.
+const PROOF_LOADS: f64 = 2.0;
+/// The time for which a TCP load still occupies the path after its end, in round trips beside the load: its packets are in
+/// flight, and about as many are in the sender's buffer.
+const IN_FLIGHT_ROUND_TRIPS: f64 = 2.0;
+/// The least value of that time in seconds, which counts until the round trips beside loads are known.
+const USUAL_IN_FLIGHT_S: f64 = 1.0;
+/// The share of idle round trips that the one which counts for the times of loads is not below.
+const LONG_ROUND_TRIP: f64 = 0.95;
 
 /// The path to a far end.
 pub(super) struct Path<'a> {
@@ -94,10 +106,10 @@ impl Limits {
         PROOF_IDLE_PART * self.time_s
     }
 
-    /// Returns the time of the loads of the comparison in seconds.
+    /// Returns for how many seconds `quality` measures for the comparison, in whole seconds.
     pub(super) fn proof_loaded_s(&self) -> f64 {
         let (part, least_s) = PROOF_LOADED_TIME;
-        (part * self.time_s).max(least_s)
+        (part * self.time_s).round().max(least_s)
     }
 
     /// Returns the time of the held-out measurement in seconds.
@@ -105,10 +117,26 @@ impl Limits {
         self.proof_idle_s() + self.proof_loaded_s()
     }
 
-    /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s.
-    fn proof_bytes(&self, rates: f64) -> f64 {
-        PROOF_LOADED * self.proof_loaded_s() * rates / 8.0
+    /// Returns the bytes that the loads of the held-out measurement send at most. On a long path, they last longer by the same
+    /// round trips as the loads that are fitted.
+    fn proof_bytes(&self, costs: Costs) -> f64 {
+        let longer_s = costs.around_s - plan::AROUND_S + costs.in_flight_s;
+        let load_s = PROOF_LOADED * self.proof_loaded_s() + longer_s;
+        PROOF_LOADS * load_s * costs.rates / 8.0
     }
+}
+
+/// The numbers that determine how much the loads send.
+#[derive(Clone, Copy)]
+struct Costs {
+    /// The sum of the rates of both directions of the path, in bit/s.
+    rates: f64,
+    /// The sum of the rates of the strong and the gentle load of each direction, in bit/s.
+    loads: f64,
+    /// The time in seconds for which a load lasts longer than the probes beside it.
+    around_s: f64,
+    /// The time in seconds for which a TCP load still occupies the path after its end.
+    in_flight_s: f64,
 }
 
 impl<'a> Path<'a> {
@@ -148,26 +176,43 @@ impl<'a> Path<'a> {
         let probed_s = plan::probed_s(limits.time_s);
         let mut lacks = Vec::new();
         let (mut observed, left) = self.searched(limits, &mut lacks)?;
-        let rates = self.rates(&observed);
+        let costs = self.costs(&observed);
         let loads = self.can_load(limits, &observed);
-        let (probed_s, loads) = share_out(limits, probed_s, rates, left, loads)?;
+        let (probed_s, mut loads) = share_out(limits, probed_s, costs, left, loads)?;
         let proof = if loads.is_ok() {
-            limits.proof_bytes(rates)
+            limits.proof_bytes(costs)
         } else {
             0.0
         };
-        let bytes = plan::bytes(rates, probed_s) + proof;
+        let bytes = plan::load_bytes(costs.loads, probed_s, costs.around_s) + proof;
         note(format_args!(
-            "farwire: fit: the following loads send about {:.0} MB",
-            bytes / 1e6
+            "farwire: fit: the following loads send about {:.0} MB, and at most {:.0} MB if faster ones are needed",
+            bytes / 1e6,
+            left / 1e6
         ));
         let mut spare = left - bytes;
+        let times = [probed_s, costs.around_s];
         for (way, search) in observed.searches.clone() {
-            lacks.extend(self.loads(way, &search, probed_s, &mut observed, &mut spare)?);
+            lacks.extend(self.loads(way, &search, times, &mut observed, &mut spare)?);
+        }
+        // By now, the loads may have found higher rates, and they show the queues.
+        let costs = Costs {
+            rates: self.highest_rates(&observed),
+            in_flight_s: in_flight_s(&observed.loaded),
+            ..costs
+        };
+        if limits.proof_bytes(costs) > proof + spare {
+            loads = loads.and_then(|()| Err(TOO_MUCH.to_owned()));
         }
         let held_out = match loads {
             Err(cause) if !limits.with_proof => Err(cause),
-            loads => self.hold_out(limits, loads)?,
+            loads => match self.hold_out(limits, loads) {
+                Ok(found) => found,
+                Err(failure) => {
+                    self.check_stop()?;
+                    Err(failure.to_string())
+                }
+            },
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
         observed.mtu = self.mtu();
@@ -184,11 +229,17 @@ impl<'a> Path<'a> {
         limits: &Limits,
     ) -> Result<Result<HeldOut, String>, Failure> {
         let (observed, left) = self.searched(limits, &mut Vec::new())?;
-        let bytes = limits.proof_bytes(self.rates(&observed));
+        let bytes = limits.proof_bytes(self.costs(&observed));
         let loads = match self.can_load(limits, &observed) {
             Ok(()) if bytes > left => Err(TOO_MUCH.to_owned()),
             loads => loads,
         };
+        if loads.is_ok() {
+            note(format_args!(
+                "farwire: fit: the following loads send about {:.0} MB",
+                bytes / 1e6
+            ));
+        }
         self.hold_out(limits, loads)
     }
 
@@ -211,14 +262,6 @@ impl<'a> Path<'a> {
             left += most;
         }
         Ok((observed, left))
-    }
-
-    /// Returns the sum of the rates that the searches have found, in bit/s.
-    fn rates(&self, observed: &PathObservations) -> f64 {
-        let searches = observed.searches.iter();
-        searches
-            .map(|(way, load)| self.rate(*way, load, &observed.idle))
-            .sum()
     }
 
     /// Probes the idle path. Adds what the reflector cannot tell to `lacks`.
@@ -259,13 +302,7 @@ impl<'a> Path<'a> {
         ));
         let idle = &mut observed.idle;
         let random = LossFit::of(idle, way);
-        let round_trips: Vec<f64> = idle
-            .probes
-            .iter()
-            .filter_map(|probe| probe.rtt_ms)
-            .collect();
-        let longest_ms = round_trips.into_iter().fold(0.0, f64::max);
-        let lasts_s = plan::search_s(longest_ms.min(1e3));
+        let lasts_s = plan::search_s(longest_ms(idle).min(1e3));
         let mut below = Vec::new();
         let mut carried = 0.0;
         for rate in SEARCH_RATES {
@@ -304,21 +341,52 @@ impl<'a> Path<'a> {
         plan::served(load, LossFit::of(idle, way).as_ref())
     }
 
+    /// Returns the sum of the highest rates of both directions that a load has found, in bit/s.
+    fn highest_rates(&self, observed: &PathObservations) -> f64 {
+        let highest = |(way, search): &(Direction, LoadTraffic)| {
+            let loaded = observed.loaded.iter().filter(|one| one.direction == *way);
+            let loads = loaded.map(|one| &one.load).chain([search]);
+            let rates = loads.map(|load| self.rate(*way, load, &observed.idle));
+            rates.fold(0.0, f64::max)
+        };
+        observed.searches.iter().map(highest).sum()
+    }
+
+    /// Returns what the loads cost on a path of which the search has found the rates.
+    fn costs(&self, observed: &PathObservations) -> Costs {
+        let rates = observed.searches.iter().map(|(way, search)| {
+            let rate = self.rate(*way, search, &observed.idle);
+            (rate, plan::both_loads(rate, search.wire_bytes))
+        });
+        let (rates, loads): (Vec<f64>, Vec<f64>) = rates.unzip();
+        let round_trips = observed.idle.probes.iter();
+        let round_trips: Vec<f64> = round_trips.filter_map(|probe| probe.rtt_ms).collect();
+        Costs {
+            rates: rates.iter().sum(),
+            loads: loads.iter().sum(),
+            around_s: around_s(&round_trips),
+            in_flight_s: USUAL_IN_FLIGHT_S,
+        }
+    }
+
     /// Loads a direction strongly and, if it can be probed meanwhile, gently. If the strong load does not always exceed the
-    /// rate, faster loads take its place, as far as they send at most `spare` bytes; a rate that varies has no gentle load.
-    /// Returns what they do not show, with the reasons.
+    /// rate, faster loads take its place, as far as they send at most `spare` bytes; a rate that varies has no gentle load. The
+    /// times in seconds are those of the probes beside a load, and by which the load lasts longer. Returns what they do not
+    /// show, with the reasons.
     fn loads(
         &self,
         way: Direction,
         search: &LoadTraffic,
-        probed_s: f64,
+        [probed_s, around_s]: [f64; 2],
         observed: &mut PathObservations,
         spare: &mut f64,
     ) -> Result<Vec<String>, Failure> {
         let mut lacks = Vec::new();
+        let searched = self.rate(way, search, &observed.idle);
+        let planned_gentle = plan::gentle(searched, search.wire_bytes);
         let mut strong = LoadPlan {
             direction: way,
-            rate: plan::strong(self.rate(way, search, &observed.idle)),
+            rate: plan::strong(searched),
             datagram: search.wire_bytes,
             probed_s,
             timeout: STRONG_TIMEOUT,
@@ -328,9 +396,12 @@ impl<'a> Path<'a> {
         for left in (0..=plan::MOST_FASTER).rev() {
             let load = match self.loaded(&strong, observed) {
                 Ok(load) => load,
-                Err(failure) if left == plan::MOST_FASTER => return Err(failure),
-                Err(_) => {
+                Err(failure) => {
                     self.check_stop()?;
+                    if left == plan::MOST_FASTER {
+                        lacks.push(format!("the rate {} and its queue: {failure}", way.name()));
+                        return Ok(lacks);
+                    }
                     cause = "failed";
                     break;
                 }
@@ -353,12 +424,27 @@ impl<'a> Path<'a> {
                         timeout: gentle_timeout(session),
                         ..strong
                     };
-                    self.loaded(&gentle, observed)?;
+                    // The strong load may have found a higher rate than the search.
+                    let more = plan::load_bytes(rate - planned_gentle, probed_s, around_s);
+                    let lack = if more > *spare {
+                        Some("the budget allows no gentle load".to_owned())
+                    } else {
+                        *spare -= more;
+                        let loaded = self.loaded(&gentle, observed);
+                        loaded.err().map(|failure| failure.to_string())
+                    };
+                    if let Some(cause) = lack {
+                        self.check_stop()?;
+                        lacks.push(format!(
+                            "whether the queue {} is managed: {cause}",
+                            way.name()
+                        ));
+                    }
                     return Ok(lacks);
                 }
                 NextLoad::Nothing => return Ok(lacks),
                 NextLoad::Faster(rate) => {
-                    let bytes = plan::load_bytes(rate, probed_s);
+                    let bytes = plan::load_bytes(rate, probed_s, around_s);
                     if left == 0 || bytes > *spare {
                         break;
                     }
@@ -448,31 +534,38 @@ impl<'a> Path<'a> {
             }
         };
         note("farwire: fit: the measurement that is held out for the comparison");
-        let mut plan = HeldOutPlan {
-            idle: instrument,
-            count: probes_in(limits.proof_idle_s()),
-            loads_s: loads.map(|()| limits.proof_loaded_s()),
-        };
-        let idle = self.probe(plan.count, None)?;
+        let count = probes_in(limits.proof_idle_s());
+        let idle = self.probe(count, None)?;
+        self.check_stop()?;
         if let Some(cause) = idle.failure {
             return Ok(Err(cause));
         }
-        let loaded = match &plan.loads_s {
-            Ok(lasts_s) => {
-                let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
-                Some(self.measure_with("quality", options)?)
-            }
-            Err(_) => None,
+        let lasts_s = limits.proof_loaded_s();
+        let loaded = loads.and_then(|()| self.hold_out_loads(lasts_s));
+        self.check_stop()?;
+        let (loads_s, loaded) = match loaded {
+            Ok(loaded) => (Ok(lasts_s), Some(loaded)),
+            Err(cause) => (Err(cause), None),
         };
-        let failure = loaded.as_ref().and_then(|loaded| loaded.failure.clone());
-        let loaded = loaded.filter(|loaded| loaded.failure.is_none());
-        if let Some(cause) = failure {
-            plan.loads_s = Err(cause);
-        }
         Ok(Ok(HeldOut {
+            plan: HeldOutPlan {
+                idle: instrument,
+                count,
+                loads_s,
+            },
             measurement: held_out::joined(idle, loaded),
-            plan,
         }))
+    }
+
+    /// Measures with the loads of the comparison. The error is the reason why that failed.
+    fn hold_out_loads(&self, lasts_s: f64) -> Result<Measurement, String> {
+        let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
+        let loaded = self.measure_with("quality", options);
+        let loaded = loaded.map_err(|failure| failure.to_string())?;
+        match &loaded.failure {
+            Some(cause) => Err(cause.clone()),
+            None => Ok(loaded),
+        }
     }
 
     /// Runs a session of probes and, with `under`, another one beside that load. The probes of both are then awaited for
@@ -572,14 +665,31 @@ struct LoadPlan {
 /// Returns the time for which probes beside a gentle load are awaited after this strong one.
 fn gentle_timeout(strong: &LoadedSession) -> Duration {
     let (least_ms, factor) = GENTLE_TIMEOUT;
-    let probes = strong.probes.probes.iter();
-    let longest_ms = probes.filter_map(|probe| probe.rtt_ms).fold(0.0, f64::max);
-    Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
+    Duration::from_secs_f64((factor * longest_ms(&strong.probes) + least_ms) / 1e3)
 }
 
-/// The reason why the held-out measurement has no loads if they exceed the budget.
-const TOO_MUCH: &str =
-    "the budget does not allow the loads of a second measurement: raise --budget";
+/// Returns the longest round trip of a session in milliseconds; 0 without one.
+fn longest_ms(session: &ProbeSession) -> f64 {
+    let round_trips = session.probes.iter().filter_map(|probe| probe.rtt_ms);
+    round_trips.fold(0.0, f64::max)
+}
+
+/// Returns the time in seconds for which a load on a path with these idle round trips, in milliseconds, lasts longer than the
+/// probes beside it, at most. The median of the probes before a load, which determines it, is hardly ever longer than one of
+/// the longest round trips here.
+fn around_s(round_trips: &[f64]) -> f64 {
+    let long_ms = percentile(&sorted(round_trips), LONG_ROUND_TRIP).unwrap_or_default();
+    let round_trip = Duration::try_from_secs_f64(long_ms / 1e3).unwrap_or_default();
+    load_around_probes(round_trip).as_secs_f64()
+}
+
+/// Returns the time in seconds for which a TCP load still occupies the path after its end, if these loads have filled the same
+/// queues.
+fn in_flight_s(loaded: &[LoadedSession]) -> f64 {
+    let longest = loaded.iter().map(|one| longest_ms(&one.probes));
+    let longest_s = longest.fold(0.0, f64::max) / 1e3;
+    (IN_FLIGHT_ROUND_TRIPS * longest_s).max(USUAL_IN_FLIGHT_S)
+}
 
 /// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the
 /// loads of the held-out measurement, if they are possible. Returns for how many seconds to probe.
@@ -589,12 +699,13 @@ const TOO_MUCH: &str =
 fn share_out(
     limits: &Limits,
     probed_s: f64,
-    rates: f64,
+    costs: Costs,
     left: f64,
     loads: Result<(), String>,
 ) -> Result<(f64, Result<(), String>)> {
-    let affordable = |left| plan::affordable_s(probed_s, rates, left);
-    let with_proof = affordable(left - limits.proof_bytes(rates)).filter(|_| loads.is_ok());
+    let affordable = |left| plan::affordable_s(probed_s, costs.loads, costs.around_s, left);
+    let proof = limits.proof_bytes(costs);
+    let with_proof = affordable(left - proof).filter(|_| loads.is_ok());
     if let Some(probed_s) = with_proof {
         return Ok((probed_s, Ok(())));
     }
@@ -602,7 +713,7 @@ fn share_out(
         format!(
             "the path carries {:.0} Mbit/s in both directions together, so that even short loads exceed the budget of {:.0} MB: \
              raise --budget",
-            rates / 1e6,
+            costs.rates / 1e6,
             limits.budget / 1e6
         )
     })?;
@@ -617,7 +728,78 @@ fn probes_in(seconds: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use fit::Probe;
+
     use super::*;
+
+    /// Returns the costs of a path of 16 Mbit/s in both directions together, with this round trip.
+    fn costs(round_trip_ms: f64) -> Costs {
+        Costs {
+            rates: 16e6,
+            loads: 2.0 * plan::both_loads(8e6, USUAL_DATAGRAM),
+            around_s: around_s(&[round_trip_ms; 20]),
+            in_flight_s: USUAL_IN_FLIGHT_S,
+        }
+    }
+
+    #[test]
+    fn long_round_trips_make_all_loads_longer_and_more_expensive() {
+        let limits = Limits {
+            time_s: 30.0,
+            budget: 0.0,
+            with_proof: true,
+        };
+        let [short, long] = [20.0, 600.0].map(|round_trip_ms| {
+            let costs = costs(round_trip_ms);
+            let loads = plan::load_bytes(costs.loads, 5.0, costs.around_s);
+            (costs.around_s, loads + limits.proof_bytes(costs))
+        });
+        // Four round trips before the probes and one after them, each in whole seconds.
+        assert_eq!((short.0, long.0), (plan::AROUND_S, 7.0));
+        let more_s = long.0 - short.0;
+        let more = more_s * (costs(600.0).loads + PROOF_LOADS * 16e6) / 8.0;
+        assert!((long.1 - short.1 - more).abs() < 1.0, "{short:?} {long:?}");
+        // What paid for everything on a short path does not pay for the same on a long one.
+        let (probed_s, _) = share_out(&limits, 5.0, costs(600.0), short.1, Ok(())).unwrap();
+        assert!(probed_s < 5.0, "{probed_s}");
+    }
+
+    #[test]
+    fn the_loads_of_the_comparison_cost_the_queues_that_they_fill() {
+        let beside = |rtt_ms| {
+            let traffic = LoadTraffic {
+                wire_bytes: USUAL_DATAGRAM,
+                sent: 16e6,
+                sending_s: 10.0,
+                bytes: 10e6,
+                seconds: 10.0,
+                error: 0.0,
+            };
+            let mut session = LoadedSession::unprobed(Direction::Down, traffic);
+            session.probes.probes = vec![Probe {
+                rtt_ms: Some(rtt_ms),
+                ..Probe::default()
+            }];
+            session
+        };
+        assert_eq!(in_flight_s(&[]), USUAL_IN_FLIGHT_S);
+        assert_eq!(in_flight_s(&[beside(100.0)]), USUAL_IN_FLIGHT_S);
+        let in_flight_s = in_flight_s(&[beside(100.0), beside(2000.0)]);
+        assert_eq!(in_flight_s, 4.0);
+        let limits = Limits {
+            time_s: 50.0,
+            budget: 0.0,
+            with_proof: true,
+        };
+        // A third of 50 s as whole seconds, as `quality` has it.
+        assert_eq!(limits.proof_loaded_s(), 17.0);
+        let bytes = limits.proof_bytes(Costs {
+            in_flight_s,
+            ..costs(20.0)
+        });
+        let load_s = 17.0 * 7.0 / 24.0 + 4.0;
+        assert!((bytes - 2.0 * load_s * 2e6).abs() < 1.0, "{bytes}");
+    }
 
     #[test]
     fn a_budget_pays_for_the_loads_before_the_comparison() {
@@ -626,26 +808,26 @@ mod tests {
             budget,
             with_proof: true,
         };
-        let shared = |budget: f64| share_out(&limits(budget), 2.0, 16e6, budget, Ok(()));
-        let loads = plan::bytes(16e6, 2.0);
-        let proof = limits(0.0).proof_bytes(16e6);
+        let shared = |budget: f64| share_out(&limits(budget), 2.0, costs(20.0), budget, Ok(()));
+        let loads = plan::load_bytes(costs(20.0).loads, 2.0, plan::AROUND_S);
+        let proof = limits(0.0).proof_bytes(costs(20.0));
         assert_eq!(shared(loads + proof + 1.0).unwrap(), (2.0, Ok(())));
-        let (probed_s, held_out) = shared(loads + 1.0).unwrap();
+        let (probed_s, proof_loads) = shared(loads + 1.0).unwrap();
         assert_eq!(probed_s, 2.0);
-        assert!(held_out.unwrap_err().contains("raise --budget"));
+        assert!(proof_loads.unwrap_err().contains("raise --budget"));
         let error = shared(0.5 * loads).unwrap_err().to_string();
         assert!(error.contains("carries 16 Mbit/s"), "{error}");
     }
 
     #[test]
-    fn a_comparison_that_is_impossible_keeps_its_reason() {
+    fn loads_of_a_comparison_that_are_impossible_keep_their_reason() {
         let limits = Limits {
             time_s: 30.0,
             budget: 1e9,
             with_proof: false,
         };
         let impossible = Err("no".to_owned());
-        let shared = share_out(&limits, 2.0, 16e6, 1e9, impossible).unwrap();
+        let shared = share_out(&limits, 2.0, costs(20.0), 1e9, impossible).unwrap();
         assert_eq!(shared, (2.0, Err("no".to_owned())));
     }
 }

@@ -131,6 +131,7 @@ impl FitArgs {
         let files = self.files().or_bad_input()?;
         let read = files.map(|files| read(&files)).transpose().or_bad_input()?;
         let places = Places::check(&out, self.profile.as_deref()).or_bad_input()?;
+        let is_measured = read.is_none();
         let sessions = match read {
             Some(sessions) => sessions,
             None => self.measure(&limits)?,
@@ -139,9 +140,10 @@ impl FitArgs {
         let fits: Vec<LinkFit> = sessions.all.iter().map(LinkFit::of).collect();
         let found = LinkFit::combined(&fits).filter(|found| !found.is_empty());
         let found = found.with_context(|| self.nothing(&lacks))?;
-        let origin = Origin {
-            name: self.sources.join(", "),
-            date: today(),
+        let (name, date) = (self.sources.join(", "), today());
+        let origin = match is_measured {
+            true => Origin::of_path(&name, &date),
+            false => Origin::of_files(&name, &date, &sessions.all),
         };
         let link = found.to_toml(&origin);
         let spec: LinkSpec = toml_text(&link).context("the fitted link")?;
@@ -153,7 +155,7 @@ impl FitArgs {
         let mut result = FitResult {
             sources: self.sources.clone(),
             against: None,
-            date: origin.date,
+            date,
             parameters: LinkFit::combined_parameters(&fits),
             lacks,
             comparison: None,
@@ -238,8 +240,13 @@ impl FitArgs {
             limits.time_s,
             plan::full_s(limits.time_s) + limits.proof_loaded_s(),
         );
+        let began_on = today();
         let (measured, doubts) = self.on_path(|path| path.measure(limits))?;
-        let Measured { observed, held_out } = measured;
+        let Measured {
+            mut observed,
+            held_out,
+        } = measured;
+        observed.measured_on = Some(began_on);
         Ok(Sessions {
             all: vec![observed],
             held_out,
@@ -306,9 +313,14 @@ impl FitArgs {
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
             about(before_s + WAITING_S + 2.0 * proof_s),
             about(full_s),
-            self.budget.0 / 1_000_000
+            self.budget.0.div_ceil(1_000_000)
         ));
     }
+}
+
+/// Returns the day in UTC, as 2026-11-27.
+fn today() -> String {
+    fit::day_of(Timestamp::now().as_second()).unwrap_or_default()
 }
 
 /// Reads the observations of files, one session each.
@@ -344,11 +356,6 @@ fn read(files: &[&Path]) -> Result<Sessions> {
         held_out: Err("files have no path to measure again".to_owned()),
         doubts: Vec::new(),
     })
-}
-
-/// Returns the day in UTC.
-fn today() -> String {
-    Timestamp::now().to_string().chars().take(10).collect()
 }
 
 /// Measures through the link, compares the path with it, and adds the comparison to the result, or the reason why there is

@@ -1,7 +1,10 @@
 //! The result of a fit as tables and as JSON.
 
 use conditions::Direction;
-use fit::{Comparison, DelayComparison, Estimate, LossComparison, Parameter, ThroughputComparison};
+use fit::{
+    Comparison, DelayComparison, Estimate, IntervalKind, LossComparison, Parameter,
+    ThroughputComparison,
+};
 use record::quantity::number;
 use record::table::{Column, Table};
 use report::{PageDrawing, PlainPage, Terminal, prose, table_text};
@@ -104,17 +107,33 @@ impl FitResult {
 }
 
 fn parameters(all: &[Parameter]) -> Table {
+    let of_sessions = all
+        .iter()
+        .any(|one| one.interval_kind == IntervalKind::OfSessions);
+    let interval = match of_sessions {
+        true => "range of the sessions' intervals",
+        false => "95 % interval",
+    };
     let columns = [
         Column::words("direction"),
         Column::words("parameter"),
         Column::words("value"),
-        Column::words("95 % interval"),
+        Column::words(interval),
         Column::words("evidence"),
     ];
     let row = |one: &Parameter| {
         let with_unit = |value: f64| format!("{} {}", number(value), one.unit).trim().to_owned();
         let range = |[low, high]: [f64; 2]| format!("{} to {}", number(low), number(high));
-        let interval = one.estimate.map(|estimate| range(estimate.interval));
+        let interval =
+            one.estimate.map(
+                |estimate| match (estimate.known_interval(), one.interval_kind) {
+                    (None, _) => "too few samples".to_owned(),
+                    (Some(ends), IntervalKind::NineOfTen) => {
+                        format!("nine of ten windows: {}", range(ends))
+                    }
+                    (Some(ends), IntervalKind::OfValue | IntervalKind::OfSessions) => range(ends),
+                },
+            );
         let spread = one
             .sessions
             .map(|spread| format!("; sessions: {}", range(spread)));

@@ -136,7 +136,7 @@ impl StartingForwarder {
                     // The processors were checked when they were read.
                     let _ = cpu::run_on(cpu);
                 }
-                let waiter = Waiter::measure(options.cpu);
+                let waiter = Waiter::measure(options.cpu, options.forwarders);
                 let mut forwarder = Forwarder::new(sets, options.memory);
                 let own = ThreadClock::of_this_thread();
                 let cpu_clock = move || own.elapsed().map_or(Nanos::ZERO, Nanos::from);
@@ -337,7 +337,8 @@ pub(crate) mod tests {
             .map(|part| (part.number, part.memory, part.needs.clone()))
             .collect();
         assert_eq!(each, [(0, 300, vec![100, 0]), (1, 700, vec![500])]);
-        assert!(parts.iter().all(|part| part.cpus == [3]));
+        let are_alike = |part: &ForwarderOptions| part.cpus == [3] && part.forwarders == 2;
+        assert!(parts.iter().all(are_alike), "{parts:?}");
         let halves = ForwarderOptions::default().divide(&[0..9, 9..18]);
         assert_eq!(halves[0].memory, HELD_MEMORY / 2);
     }

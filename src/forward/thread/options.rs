@@ -38,6 +38,8 @@ pub(crate) struct ForwarderOptions {
     pub(crate) needs: Vec<usize>,
     /// The number of this forwarder among those of the process.
     pub(crate) number: usize,
+    /// The number of forwarders of the process.
+    pub(crate) forwarders: usize,
     /// The processors on which the forwarders run, each on the next one; without any, on all.
     pub(crate) cpus: Vec<usize>,
     /// The instant at which the links' time begins, the same for all forwarders whose links belong
@@ -60,6 +62,7 @@ impl Default for ForwarderOptions {
             memory: HELD_MEMORY,
             needs: Vec::new(),
             number: 0,
+            forwarders: 1,
             cpus: Vec::new(),
             start: None,
             packet_logs: Vec::new(),
@@ -90,6 +93,7 @@ impl ForwarderOptions {
             memory,
             needs,
             number: _,
+            forwarders: _,
             cpus,
             start,
             packet_logs,
@@ -100,7 +104,8 @@ impl ForwarderOptions {
             of.iter()
                 .fold(0_usize, |sum, need| sum.saturating_add(*need))
         };
-        let rest = memory.saturating_sub(need(&needs)) / links.len().max(1);
+        let forwarders = links.len();
+        let rest = memory.saturating_sub(need(&needs)) / forwarders.max(1);
         let (mut packet_logs, mut captures) = (packet_logs.into_iter(), captures.into_iter());
         let part = |(number, links): (usize, &Range<usize>)| {
             let needs = needs.get(links.clone()).unwrap_or_default().to_vec();
@@ -111,6 +116,7 @@ impl ForwarderOptions {
                 memory: need(&needs) + rest,
                 needs,
                 number,
+                forwarders,
                 cpus: cpus.clone(),
                 start,
                 packet_logs: packet_logs.by_ref().take(links.len()).collect(),

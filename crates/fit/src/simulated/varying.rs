@@ -166,10 +166,7 @@ fn a_link_fitted_to_a_path_that_varies_behaves_like_it() {
         };
         assert_eq!(varies(Direction::Up), [false; 2], "{name}");
         assert_eq!(varies(Direction::Down), [true; 2], "{name}");
-        let text = found.to_toml(&Origin {
-            name: "203.0.113.7".to_owned(),
-            date: "2026-11-28".to_owned(),
-        });
+        let text = found.to_toml(&Origin::of_path("203.0.113.7", "2026-11-28"));
         assert_eq!(conditions::unfounded(&text), [], "{text}");
         let [truth, replayed] =
             [&original, &text].map(|text| Behaviour::of(Path::new(text), rounds_s));

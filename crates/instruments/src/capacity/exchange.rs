@@ -65,7 +65,7 @@ impl Exchange<'_> {
 
     fn until_end(&mut self) -> io::Result<TestEnd> {
         // The measurement also prepares the thread for short sleeps.
-        let mut waiter = Waiter::measure(CpuUse::Gentle);
+        let mut waiter = Waiter::measure(CpuUse::Gentle, 1);
         let mut printed = PrintedProgress::default();
         let end = loop {
             let begun = now();

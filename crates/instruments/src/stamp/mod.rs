@@ -16,16 +16,24 @@ pub(crate) mod wire;
 
 use std::net::SocketAddr;
 use std::thread;
+use std::time::Duration;
 
 use netio::clock::WallClock;
 
 pub(crate) use self::csv::write as write_csv;
+use self::loaded_latency::LoadTimes;
 pub(crate) use self::results::ProbeResults;
 use self::sender::Sender;
 pub(crate) use self::sender::{EXTENDED_SIZE, ProbePlan};
 use crate::Session;
 use crate::endpoint::Local;
 use crate::failure::Failure;
+
+/// Returns for how much longer than the probes beside it a load of `farwire measure probe --under` runs, on a path whose idle
+/// round trip takes `round_trip`.
+pub fn load_around_probes(round_trip: Duration) -> Duration {
+    LoadTimes::of(Duration::ZERO, round_trip).lasting
+}
 
 /// Runs one session with the reflector at `target`. Returns its results, and the reason if it ended early.
 ///

@@ -151,7 +151,7 @@ impl Sender {
         Ok(Self {
             socket,
             target,
-            waiter: Waiter::measure(CpuUse::Spin),
+            waiter: Waiter::measure(CpuUse::Spin, 1),
             plan: plan.clone(),
             challenge,
             error: ErrorEstimate::of(WallClock::now()),

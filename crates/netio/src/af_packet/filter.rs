@@ -89,21 +89,22 @@ fn search(ranges: &[(u32, u32)], program: &mut Vec<libc::sock_filter>) {
     search(upper, program);
 }
 
-/// Merges the ranges that are nearest to each other until a program has room for them. Frames of interfaces in between
-/// belong to no port and are dropped when they are read.
+/// Closes the smallest gaps between ranges, and no more of them than necessary, until a program has room for the ranges.
+/// Frames of interfaces in between belong to no port: they fill the ring and are dropped when they are read.
 fn merged(ranges: &[(libc::c_int, libc::c_int)]) -> Vec<(u32, u32)> {
-    let mut gaps: Vec<i32> = ranges.windows(2).map(|two| two[1].0 - two[0].1).collect();
-    gaps.sort_unstable();
     let too_many = ranges.len().saturating_sub(MOST_RANGES);
-    let closed = too_many.checked_sub(1).map_or(0, |last| gaps[last]);
+    // Each gap is named by the range above it.
+    let mut gaps: Vec<usize> = (1..ranges.len()).collect();
+    gaps.sort_by_key(|above| ranges[*above].0 - ranges[*above - 1].1);
+    let mut is_closed = vec![false; ranges.len()];
+    for above in gaps.into_iter().take(too_many) {
+        is_closed[above] = true;
+    }
     let mut merged: Vec<(u32, u32)> = Vec::new();
-    for (first, last) in ranges
-        .iter()
-        .map(|(a, b)| (a.cast_unsigned(), b.cast_unsigned()))
-    {
+    for ((first, last), is_closed) in ranges.iter().zip(is_closed) {
         match merged.last_mut() {
-            Some((_, end)) if first - *end <= closed.cast_unsigned() => *end = last,
-            _ => merged.push((first, last)),
+            Some((_, end)) if is_closed => *end = last.cast_unsigned(),
+            _ => merged.push((first.cast_unsigned(), last.cast_unsigned())),
         }
     }
     merged
@@ -163,10 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn too_many_ranges_are_merged_without_losing_an_interface() {
+    fn no_more_gaps_are_closed_than_necessary_and_no_interface_is_lost() {
         let ranges: Vec<_> = (1..=2000).map(|n| (n * 3, n * 3)).collect();
         let program = program(FrameLengths::UpTo(1920), &ranges).unwrap();
         assert!(program.len() <= 4096, "{}", program.len());
         assert!(ranges.iter().all(|(n, _)| takes(&program, 60, *n)));
+        let foreign = (1..=2000).map(|n| n * 3 + 1);
+        let closed = foreign.filter(|n| takes(&program, 60, *n)).count();
+        assert_eq!(closed, 2000 - MOST_RANGES);
     }
 }

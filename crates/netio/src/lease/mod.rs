@@ -47,7 +47,7 @@ pub struct InterfaceLeases {
     socket: Arc<IoctlSocket>,
 }
 
-/// The right to change an interface. Changes made through it are undone when it is dropped.
+/// The right to change an interface. Changes made through it are undone by [`end`](Self::end), or when it is dropped.
 #[derive(Debug)]
 pub struct InterfaceLease {
     offloads: Offloads,
@@ -327,7 +327,11 @@ impl InterfaceLease {
             Ok(0) | Err(_) => Ok(()),
             Ok(count) => {
                 self.note(ReplacedSetting::RouterSolicitations(count))?;
-                Ok(write_sysctl_here(&path, "0")?)
+                write_sysctl_here(&path, "0").map_err(|error| {
+                    // Nothing has changed, so there is nothing to undo.
+                    self.replaced.pop();
+                    error.into()
+                })
             }
         }
     }
@@ -383,6 +387,15 @@ impl InterfaceLease {
         self.note(ReplacedSetting::NoPair(name))
     }
 
+    /// Undoes the changes and ends the lease. An interface that is gone needs nothing.
+    ///
+    /// # Errors
+    /// Something could not be undone. The next process that leases the interface, or [`put_back_all`], tries again.
+    pub fn end(mut self) -> Result<(), LeaseError> {
+        self.is_left = true;
+        self.finish()
+    }
+
     /// Ends the lease without undoing the changes. The next process that leases the interface, or [`put_back_all`],
     /// undoes them.
     pub fn leave(mut self) {
@@ -426,17 +439,25 @@ impl InterfaceLease {
         }
         first_failure
     }
+
+    /// Puts back all replaced settings and removes the journal, which remains if something could not be undone, unless the
+    /// interface itself is gone.
+    fn finish(&self) -> Result<(), LeaseError> {
+        match self.restore() {
+            Err(error) if !error.is_gone() => Err(error),
+            _ => {
+                self.journal.remove();
+                Ok(())
+            }
+        }
+    }
 }
 
 impl Drop for InterfaceLease {
     fn drop(&mut self) {
-        if self.is_left {
-            return;
-        }
-        // The journal remains if something could not be undone, unless the interface itself is gone.
-        let done = self.restore();
-        if done.as_ref().err().is_none_or(LeaseError::is_gone) {
-            self.journal.remove();
+        if !self.is_left {
+            // Only `end` can report an error. The journal remains.
+            let _ = self.finish();
         }
     }
 }
