@@ -16,7 +16,7 @@ use test_support::process::{self, farwire, has, stderr, stdout};
 /// The far end of `farwire exec`.
 const SERVER: &str = "10.77.0.2";
 /// The time that a fit with its comparison takes.
-const LONGEST: Duration = Duration::from_secs(90);
+const LONGEST: Duration = Duration::from_secs(180);
 
 /// Fits the link of `farwire exec` with these options, and returns the result and the text of the link.
 fn fitted(link: &str, options: &[&str]) -> Result<(Value, String)> {
@@ -161,7 +161,74 @@ fn a_host_that_only_answers_pings_shows_the_round_trip_and_no_rate() -> Result<(
     let lacks = result["lacks"].to_string();
     has(&lacks, "the far end answers pings, but no probes (STAMP)")?;
     has(&lacks, "the rate up: ")?;
-    has(&result["not_compared"].to_string(), "STAMP")
+    is_compared_without_loads(&result)?;
+    let probes = &result["comparison"]["delays"][0]["probes"];
+    // Half of the time, a ping every 10 ms.
+    ensure!(probes[0].as_u64() > Some(1_000), "{probes}");
+    Ok(())
+}
+
+/// Checks that the idle path was compared, and that the result says why nothing else was.
+fn is_compared_without_loads(result: &Value) -> Result<()> {
+    let comparison = &result["comparison"];
+    let delays = comparison["delays"].as_array().context("no delays")?;
+    ensure!(delays.len() == 1, "{comparison}");
+    ensure!(comparison["throughput"] == serde_json::json!([]));
+    has(&comparison["statement"].to_string(), "idle delay (")?;
+    has(&result["loads_not_compared"].to_string(), "STAMP")
+}
+
+#[test_support::test(serial, Namespaces, All)]
+fn a_link_that_exists_is_compared_with_the_path_and_both_measurements_are_kept() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let rate = "rate = \"20mbit\"\nqueue = \"60ms\"\n";
+    fs::write(
+        directory.path().join("slower.toml"),
+        format!("{rate}[up]\ndelay = \"15ms\"\n[down]\ndelay = \"30ms\"\n"),
+    )?;
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    command.args(["exec", "--rate", "20mbit", "--queue", "60ms"]);
+    command.args(["--up-delay", "10ms", "--down-delay", "25ms", "--"]);
+    command.arg(farwire().get_program());
+    command.args(["fit", SERVER, "--against", "slower.toml", "--time", "24s"]);
+    command.args(["--json", "-"]);
+    let output = process::run_for(&mut command, LONGEST)?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let result: Value = serde_json::from_str(&stdout(&output))?;
+    let different = result["comparison"]["different"].to_string();
+    has(&different, "idle delay (")?;
+    ensure!(result["parameters"] == serde_json::json!([]), "{result}");
+    let out = directory.path().join("against-10.77.0.2");
+    for name in ["path.json", "link.json"] {
+        let measurement: Value = serde_json::from_slice(&fs::read(out.join(name))?)?;
+        let samples = measurement["samples"].as_array().context("no samples")?;
+        for phase in ["idle", "loaded_down", "loaded_up", "loaded_both"] {
+            let found = samples.iter().any(|sample| sample["phase"] == phase);
+            ensure!(found, "{name}: {phase}");
+        }
+        has(&stderr(&output), name)?;
+    }
+    ensure!(!out.join("link.toml").exists());
+    let page = fs::read_to_string(out.join("report.html"))?;
+    has(&page, "slower.toml compared with the path to 10.77.0.2 on ")
+}
+
+#[test_support::test]
+fn a_link_is_compared_with_a_path_and_not_with_files() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("ping.txt"), pings())?;
+    fs::write(directory.path().join("link.toml"), "delay = \"1ms\"\n")?;
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    command.args(["fit", "ping.txt", "--against", "link.toml"]);
+    let output = process::run(&mut command)?;
+    process::ends_with(
+        &output,
+        2,
+        "name a far end in place of files, which have no path to measure",
+    )?;
+    Ok(())
 }
 
 #[test_support::test(serial, Namespaces, Tool("iperf3"))]
@@ -175,7 +242,8 @@ fn a_stock_iperf3_shows_the_rate_and_no_queue() -> Result<()> {
         ensure!(low <= Some(20.0) && high >= Some(20.0), "{way}: {rate}");
         is_near(number(&result, way, "rate")?, 20.0, 0.0, 0.1, "rate")?;
     }
-    is_absent(&result, &link, "queue kind", "queue")
+    is_absent(&result, &link, "queue kind", "queue")?;
+    is_compared_without_loads(&result)
 }
 
 /// Traffic of others on the path, until it is dropped.
@@ -225,7 +293,7 @@ fn a_bridge_that_nobody_shaped_has_a_delay_and_no_rate_that_the_budget_reaches()
     for way in ["up", "down"] {
         has(&lacks, format!("the rate {way}: it is above "))?;
     }
-    let cause = result["not_compared"].to_string();
+    let cause = result["loads_not_compared"].to_string();
     has(&cause, "the rate of a direction is not known")
 }
 

@@ -7,7 +7,7 @@ use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
-use crate::distance::{Distance, distances};
+use crate::distance::{Distance, between_halves, distances};
 use crate::observations::{ProbeSession, index};
 
 /// The error up to which a link may represent a path.
@@ -17,6 +17,8 @@ const HOST_MS: f64 = 0.3;
 /// The least wait beside a load to which an error is related: this share of the idle delay, and this number of
 /// milliseconds.
 const LEAST_WAIT: (f64, f64) = (0.1, 3.0);
+/// The share of lost packets in percent below which two directions count as equal if both are certainly below it.
+const RARE_LOSS_PERCENT: f64 = 0.1;
 /// The normal quantile of 95 % intervals.
 const Z: f64 = 1.96;
 /// The phases with their names for people.
@@ -34,8 +36,12 @@ pub struct Comparison {
     pub delays: Vec<DelayComparison>,
     /// The throughput of each load.
     pub throughput: Vec<ThroughputComparison>,
-    /// The losses of the idle path in each direction.
+    /// The losses of the idle path in each direction, or of round trips where no direction is known.
     pub losses: Vec<LossComparison>,
+    /// The seconds for which both were measured without a load.
+    pub idle_s: f64,
+    /// The seconds for which both were measured beside the shortest load; 0 without a load.
+    pub loaded_s: f64,
     /// The names of what differs, with their errors.
     pub different: Vec<String>,
     /// The uses for which the link is close enough, and those for which it is not.
@@ -57,19 +63,32 @@ pub struct DelayComparison {
     pub idle_ms: [f64; 2],
     /// The distances between both distributions; that of Wasserstein is in milliseconds.
     pub distance: Distance,
+    /// The same two distances between the first and the second half of the path's round trips, as a reference.
+    pub path_halves: [f64; 2],
 }
 
-/// The losses of a direction on the idle path.
+/// The losses on the idle path in a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LossComparison {
-    /// The direction.
-    pub direction: Direction,
+    /// The direction; `None` for round trips.
+    pub direction: Option<Direction>,
     /// The packets and losses of the path and of the link.
     pub counts: [Losses; 2],
     /// The shares of lost packets of the path and of the link, in percent.
     pub percent: [f64; 2],
     /// The least difference of both shares that is no chance (95 %), in percentage points.
     pub least_difference: f64,
+    /// The runs of lost packets; `None` if either side lost none.
+    pub runs: Option<LossRunComparison>,
+}
+
+/// The runs of consecutive lost packets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LossRunComparison {
+    /// The mean numbers of lost packets in a run of the path and of the link.
+    pub packets: [f64; 2],
+    /// The least difference of both that is no chance (95 %), in percent of the smaller one.
+    pub least_percent: f64,
 }
 
 /// The throughput of a load.
@@ -97,13 +116,20 @@ impl Comparison {
             .flat_map(|(phase, _)| DIRECTIONS.map(|way| (phase, way)))
             .filter_map(|(phase, way)| ThroughputComparison::of(path, link, phase, way))
             .collect();
-        let losses = DIRECTIONS.map(|way| LossComparison::of(path, link, way));
-        let losses: Vec<LossComparison> = losses.into_iter().flatten().collect();
-        let (different, statement) = statement(&delays, &throughput, &losses);
+        let losses = LossComparison::all(path, link);
+        let both_s = |phase| span_s(path, phase).min(span_s(link, phase));
+        let idle_s = both_s(Phase::Idle);
+        let loaded = delays.iter().filter(|one| one.phase != Phase::Idle);
+        let loaded_s = loaded.map(|one| both_s(one.phase)).reduce(f64::min);
+        let loaded_s = loaded_s.unwrap_or_default();
+        let (different, mut statement) = statement(&delays, &throughput, &losses);
+        statement += &horizon(idle_s, loaded_s);
         Self {
             delays,
             throughput,
             losses,
+            idle_s,
+            loaded_s,
             different,
             statement,
         }
@@ -111,43 +137,123 @@ impl Comparison {
 }
 
 impl LossComparison {
-    fn of(path: &Measurement, link: &Measurement, direction: Direction) -> Option<Self> {
-        let idle = Some(Phase::Idle);
-        let of = |measurement: &Measurement| {
-            ProbeSession::of(measurement, idle, 0).losses[index(direction)]
+    /// Compares the losses of each direction that both measurements know. If neither knows any, the lost round trips are
+    /// compared.
+    fn all(path: &Measurement, link: &Measurement) -> Vec<Self> {
+        let sessions =
+            [path, link].map(|measurement| ProbeSession::of(measurement, Some(Phase::Idle), 0));
+        let of_way = |way: Direction| {
+            let [path, link] = sessions.each_ref().map(|one| one.losses[index(way)]);
+            Self::of(Some(way), [path?, link?])
         };
-        let counts = [of(path)?, of(link)?];
+        let of_ways: Vec<Self> = DIRECTIONS.into_iter().filter_map(of_way).collect();
+        let knows_a_way = |one: &ProbeSession| one.losses.iter().any(Option::is_some);
+        if sessions.iter().any(knows_a_way) {
+            return of_ways;
+        }
+        let of_round_trips = sessions.map(|one| {
+            let lost = one.probes.iter().map(|probe| probe.rtt_ms.is_none());
+            Losses::in_order(lost)
+        });
+        Self::of(None, of_round_trips).into_iter().collect()
+    }
+
+    fn of(direction: Option<Direction>, counts: [Losses; 2]) -> Option<Self> {
+        let [path, link] = counts;
+        let percent = [path.percent()?, link.percent()?];
         let variance = |one: Losses| {
             let share = one.lost as f64 / one.of as f64;
             share * (1.0 - share) * one.inflation() / one.of as f64
         };
         let error = counts.map(variance).iter().sum::<f64>().sqrt();
         // Without any loss, the shares of rare losses have no variance. One packet is the least difference.
-        let packet = 1.0 / counts[0].of.min(counts[1].of).max(1) as f64;
+        let packet = 1.0 / path.of.min(link.of) as f64;
         Some(Self {
             direction,
             counts,
-            percent: [counts[0].percent()?, counts[1].percent()?],
+            percent,
             least_difference: 100.0 * (Z * error).max(packet),
+            runs: LossRunComparison::of(counts),
         })
     }
 
-    /// Returns the error in percent of the larger share, if the difference is no chance.
-    pub fn error_percent(&self) -> Option<f64> {
+    /// Returns the error in percent of the larger share; 0 if nothing was lost.
+    pub fn error_percent(&self) -> f64 {
         let [path, link] = self.percent;
-        let difference = (link - path).abs();
-        (difference > self.least_difference).then(|| 100.0 * difference / path.max(link))
+        let larger = path.max(link);
+        if larger > 0.0 {
+            100.0 * (link - path).abs() / larger
+        } else {
+            0.0
+        }
+    }
+
+    /// Returns whether the difference is no chance.
+    fn is_different(&self) -> bool {
+        let [path, link] = self.percent;
+        (link - path).abs() > self.least_difference
     }
 
     /// Returns whether a difference of [`CLOSE_PERCENT`] would be no chance.
     fn is_decided(&self) -> bool {
-        self.least_difference <= CLOSE_PERCENT / 100.0 * self.percent[0] || self.percent == [0.0; 2]
+        self.percent[0] > 0.0 && self.least_difference <= CLOSE_PERCENT / 100.0 * self.percent[0]
+    }
+
+    /// Returns whether both shares are certainly below [`RARE_LOSS_PERCENT`].
+    fn is_rare(&self) -> bool {
+        let most = |one: Losses| one.interval().map_or(100.0, |[_, high]| 100.0 * high);
+        self.counts
+            .into_iter()
+            .all(|one| most(one) < RARE_LOSS_PERCENT)
+    }
+
+    /// Returns the name for people.
+    fn name(&self) -> String {
+        match self.direction {
+            Some(way) => format!("loss {}", way.name()),
+            None => "loss of round trips".to_owned(),
+        }
+    }
+}
+
+impl LossRunComparison {
+    fn of(counts: [Losses; 2]) -> Option<Self> {
+        if counts.iter().any(|one| one.bursts == 0 || one.lost == 0) {
+            return None;
+        }
+        // Runs of a geometric length B have the variance B² (1 - 1/B). One more loss in a run is always possible, so that
+        // runs of single packets have a variance, too.
+        let variance = |one: Losses| {
+            let runs = one.bursts as f64;
+            (1.0 - runs / (one.lost as f64 + 1.0)) / runs
+        };
+        let error = counts.map(variance).iter().sum::<f64>().sqrt();
+        Some(Self {
+            packets: counts.map(|one| one.lost as f64 / one.bursts as f64),
+            least_percent: 100.0 * (Z * error).exp_m1(),
+        })
+    }
+
+    /// Returns the error in percent of the smaller mean.
+    pub fn error_percent(&self) -> f64 {
+        let [path, link] = self.packets;
+        100.0 * (link - path).abs() / path.min(link)
+    }
+
+    /// Returns whether the difference is no chance.
+    fn is_different(&self) -> bool {
+        self.error_percent() > self.least_percent
+    }
+
+    /// Returns whether a difference of [`CLOSE_PERCENT`] would be no chance.
+    fn is_decided(&self) -> bool {
+        self.least_percent <= CLOSE_PERCENT
     }
 }
 
 impl DelayComparison {
     fn of(path: &Measurement, link: &Measurement, phase: Phase, idle_ms: [f64; 2]) -> Option<Self> {
-        let [one, other] = [path, link].map(|measurement| round_trips(measurement, phase));
+        let [one, other] = round_trips([path, link], phase);
         let [at, beside] = [sorted(&one), sorted(&other)];
         let of = |share| Some([quantile(&at, share)?, quantile(&beside, share)?]);
         Some(Self {
@@ -157,12 +263,13 @@ impl DelayComparison {
             p95_ms: of(0.95)?,
             idle_ms,
             distance: distances(&one, &other)?,
+            path_halves: between_halves(&one),
         })
     }
 
-    /// Returns the larger error of both percentiles in percent; differences that hosts explain are none. On the idle path,
-    /// it is the error of the delay; beside a load, that of the wait, which is the delay less the idle one.
-    pub fn error_percent(&self) -> f64 {
+    /// Returns the errors of the median and of the 95th percentile in percent; differences that hosts explain are none. On
+    /// the idle path, they are errors of the delay; beside a load, those of the wait, which is the delay less the idle one.
+    pub fn errors_percent(&self) -> [f64; 2] {
         let (least_share, least_ms) = LEAST_WAIT;
         let [idle_path, idle_link] = self.idle_ms;
         let error = |[path, link]: [f64; 2]| {
@@ -175,7 +282,7 @@ impl DelayComparison {
                 difference => 100.0 * difference / path,
             }
         };
-        error(self.p50_ms).max(error(self.p95_ms))
+        [error(self.p50_ms), error(self.p95_ms)]
     }
 }
 
@@ -229,19 +336,74 @@ pub fn goodput(measurement: &Measurement, phase: Phase, direction: Direction) ->
     since_first.collect()
 }
 
-/// Returns the round trips of a phase in milliseconds, in the order of sending: between the kernels where both ends know
-/// them.
-pub fn round_trips(measurement: &Measurement, phase: Phase) -> Vec<f64> {
+/// Returns the round trips of a phase in milliseconds for each measurement, in the order of sending: between the kernels if
+/// both measurements know all of them, and between the programs otherwise.
+pub fn round_trips(measured: [&Measurement; 2], phase: Phase) -> [Vec<f64>; 2] {
     let of = |metric| {
-        let samples = measurement.samples.iter();
-        let of_phase = samples.filter(move |sample| sample.phase == Some(phase));
-        let found = of_phase.filter(move |sample| sample.metric == metric);
-        found.map(|sample| sample.value).collect::<Vec<f64>>()
+        measured.map(|measurement| {
+            let samples = measurement.samples.iter();
+            let of_phase = samples.filter(|sample| sample.phase == Some(phase));
+            let found = of_phase.filter(|sample| sample.metric == metric);
+            found.map(|sample| sample.value).collect::<Vec<f64>>()
+        })
     };
     let (network, program) = (of(Metric::NetworkRttMs), of(Metric::RttMs));
-    match network.len() == program.len() {
+    let mut pairs = network.iter().zip(&program);
+    match pairs.all(|(network, program)| network.len() == program.len()) {
         true => network,
         false => program,
+    }
+}
+
+/// Returns the seconds between the first and the last sample of a phase; 0 without a sample.
+fn span_s(measurement: &Measurement, phase: Phase) -> f64 {
+    let samples = measurement.samples.iter();
+    let times = samples
+        .filter(|sample| sample.phase == Some(phase))
+        .map(|sample| sample.at_s);
+    let [first, last] = times.fold([f64::INFINITY, f64::NEG_INFINITY], |[first, last], at_s| {
+        [first.min(at_s), last.max(at_s)]
+    });
+    (last - first).max(0.0)
+}
+
+/// Returns the sentence on the time for which the comparison holds; empty if nothing was compared.
+fn horizon(idle_s: f64, loaded_s: f64) -> String {
+    let times = [(idle_s, "without a load"), (loaded_s, "of each load")];
+    let times = times.into_iter().filter(|(seconds, _)| *seconds > 0.0);
+    let times: Vec<String> = times
+        .map(|(seconds, what)| format!("{seconds:.0} s {what}"))
+        .collect();
+    match times.is_empty() {
+        true => String::new(),
+        false => format!(
+            " This holds for at most {}, for which both were measured.",
+            times.join(" and ")
+        ),
+    }
+}
+
+/// A part of the path that was compared.
+struct Compared {
+    /// Its name and its errors for people.
+    text: String,
+    /// The largest error in percent.
+    error: f64,
+}
+
+impl Compared {
+    fn new(name: &str, error: f64) -> Self {
+        Self {
+            text: format!("{name} ({error:.0} %)"),
+            error,
+        }
+    }
+
+    fn delay(name: &str, [p50, p95]: [f64; 2]) -> Self {
+        Self {
+            text: format!("{name} (p50 {p50:.0} %, p95 {p95:.0} %)"),
+            error: p50.max(p95),
+        }
     }
 }
 
@@ -257,46 +419,55 @@ fn statement(
             .find(|(one, _)| *one == phase)
             .map(|(_, name)| *name)
     };
-    let mut all: Vec<(String, f64)> = delays
+    let mut all: Vec<Compared> = delays
         .iter()
-        .filter_map(|one| Some((name(one.phase)?.to_owned(), one.error_percent())))
+        .filter_map(|one| Some(Compared::delay(name(one.phase)?, one.errors_percent())))
         .collect();
     for way in DIRECTIONS {
         let of_way = throughput.iter().filter(|one| one.direction == way);
         let worst = of_way
             .map(ThroughputComparison::error_percent)
             .reduce(f64::max);
-        all.extend(worst.map(|worst| (format!("throughput {}", way.name()), worst)));
+        all.extend(worst.map(|worst| Compared::new(&format!("throughput {}", way.name()), worst)));
     }
     let mut undecided = Vec::new();
     for one in losses {
-        let name = format!("loss {}", one.direction.name());
-        match one.error_percent() {
-            Some(error) => all.push((name, error)),
-            None if one.is_decided() => all.push((name, 0.0)),
-            None => undecided.push(name),
+        let name = one.name();
+        if one.is_rare() {
+            all.push(Compared {
+                text: format!("{name} (below {RARE_LOSS_PERCENT} % on both)"),
+                error: 0.0,
+            });
+            continue;
+        }
+        match one.is_different() || one.is_decided() {
+            true => all.push(Compared::new(&name, one.error_percent())),
+            false => undecided.push(name.clone()),
+        }
+        let Some(runs) = one.runs else {
+            continue;
+        };
+        let name = format!("length of runs of {name}");
+        match runs.is_different() || runs.is_decided() {
+            true => all.push(Compared::new(&name, runs.error_percent())),
+            false => undecided.push(name),
         }
     }
-    if all.is_empty() {
+    if all.is_empty() && undecided.is_empty() {
         let nothing = "Nothing was compared, so that nothing is known about how well the link represents the path.";
         return (Vec::new(), nothing.to_owned());
     }
-    let texts = |all: Vec<(String, f64)>| -> Vec<String> {
-        let words = all
-            .into_iter()
-            .map(|(what, error)| format!("{what} ({error:.0} %)"));
-        words.collect()
-    };
-    let (close, far) = all
-        .into_iter()
-        .partition(|(_, error)| *error <= CLOSE_PERCENT);
-    let (close, far): (Vec<String>, Vec<String>) = (texts(close), texts(far));
+    let texts =
+        |all: Vec<Compared>| -> Vec<String> { all.into_iter().map(|one| one.text).collect() };
+    let (close, far): (Vec<Compared>, Vec<Compared>) =
+        all.into_iter().partition(|one| one.error <= CLOSE_PERCENT);
+    let (close, far) = (texts(close), texts(far));
     let mut text = match (close.is_empty(), far.is_empty()) {
         (false, true) => format!(
             "The link represents the path within {CLOSE_PERCENT} % in all that was compared: {}.",
             close.join(", ")
         ),
-        (true, _) => format!(
+        (true, false) => format!(
             "Do not use the link in place of the path: it differs in {}.",
             far.join(", ")
         ),
@@ -305,10 +476,11 @@ fn statement(
             close.join(", "),
             far.join(", ")
         ),
+        (true, true) => "Nothing shows how well the link represents the path.".to_owned(),
     };
     if !undecided.is_empty() {
         let names = undecided.join(", ");
-        text += &format!(" Too few packets were lost to compare {names}.");
+        text += &format!(" Too few packets were sent or lost to compare: {names}.");
     }
     (far, text)
 }
@@ -360,8 +532,9 @@ mod tests {
     fn a_link_like_the_path_represents_it() {
         let found = Comparison::of(&measured(0.0, 1e7), &measured(0.0, 1.02e7));
         assert_eq!(found.delays.len(), 1);
-        let expected = "The link represents the path within 10 % in all that was compared: idle delay (0 %), \
-                        throughput down (2 %).";
+        let expected = "The link represents the path within 10 % in all that was compared: idle delay (p50 0 %, p95 0 %), \
+                        throughput down (2 %). Too few packets were sent or lost to compare: loss of round trips. \
+                        This holds for at most 199 s without a load, for which both were measured.";
         assert_eq!(found.statement, expected);
     }
 
@@ -370,20 +543,46 @@ mod tests {
         let found = Comparison::of(&measured(0.0, 1e7), &measured(20.0, 1e7));
         assert_eq!(found.delays[0].distance.kolmogorov_smirnov.value, 1.0);
         assert!((found.delays[0].distance.wasserstein.value - 20.0).abs() < 1e-6);
-        let expected = "The link represents the path in throughput down (0 %); do not use it for idle delay (37 %).";
-        assert_eq!(found.statement, expected);
+        assert_eq!(found.delays[0].path_halves, [0.0; 2]);
+        let expected = "The link represents the path in throughput down (0 %); \
+                        do not use it for idle delay (p50 37 %, p95 34 %).";
+        assert!(found.statement.starts_with(expected), "{}", found.statement);
         let nothing = Comparison::of(&Measurement::default(), &Measurement::default());
         assert!(nothing.statement.starts_with("Nothing was compared"));
     }
 
-    /// Returns a measurement of the idle path that lost `lost` of `of` packets up.
+    #[test]
+    fn round_trips_of_path_and_link_are_of_one_kind() {
+        let program = measured(0.0, 1e7);
+        let mut kernels = measured(0.0, 1e7);
+        let of_network = kernels.samples.iter().map(|sample| Sample {
+            metric: Metric::NetworkRttMs,
+            value: sample.value - 1.0,
+            ..sample.clone()
+        });
+        let of_network: Vec<Sample> = of_network.collect();
+        kernels.samples.extend(of_network);
+        let first = |measured: [&Measurement; 2]| {
+            round_trips(measured, Phase::Idle).map(|values| values[0])
+        };
+        assert_eq!(first([&kernels, &kernels]), [49.0; 2]);
+        assert_eq!(first([&kernels, &program]), [50.0; 2]);
+        assert_eq!(first([&program, &kernels]), [50.0; 2]);
+    }
+
+    /// Returns a measurement of the idle path that lost `lost` of `of` packets up, each of them alone.
     fn losing(lost: u64, of: u64) -> Measurement {
+        losing_runs(Losses::independent(lost, of))
+    }
+
+    /// Returns a measurement of the idle path with these losses up.
+    fn losing_runs(losses: Losses) -> Measurement {
         let figure = Figure::new(Metric::LostPercent, Statistic::Mean, 0.0);
         let figure = Figure {
-            losses: Some(Losses::independent(lost, of)),
+            losses: Some(losses),
             ..figure.toward(Direction::Up).during(Phase::Idle)
         };
-        let samples = (1..=of).map(|index| Sample {
+        let samples = (1..=losses.of).map(|index| Sample {
             phase: Some(Phase::Idle),
             ..Sample::new(0.01 * index as f64, Metric::RttMs, index, 20.0)
         });
@@ -400,12 +599,34 @@ mod tests {
         let text = statement(losing(1_000, 2_000), losing(1_200, 2_000));
         assert!(text.contains("do not use it for loss up (17 %)"), "{text}");
         let text = statement(losing(4, 300), losing(7, 300));
-        assert!(
-            text.ends_with("Too few packets were lost to compare loss up."),
-            "{text}"
-        );
-        let text = statement(losing(0, 300), losing(0, 300));
-        assert!(text.contains("loss up (0 %)"), "{text}");
+        let few =
+            "Too few packets were sent or lost to compare: loss up, length of runs of loss up.";
+        assert!(text.contains(few), "{text}");
+        // A difference that may be chance is stated as it was observed.
+        let text = statement(losing(1_000, 2_000), losing(1_040, 2_000));
+        assert!(text.contains("loss up (4 %)"), "{text}");
+    }
+
+    #[test]
+    fn without_a_loss_the_most_that_may_have_been_lost_decides() {
+        let statement = |path, link| Comparison::of(&path, &link).statement;
+        let text = statement(losing(0, 87), losing(0, 87));
+        let few = "Too few packets were sent or lost to compare: loss up.";
+        assert!(text.contains(few), "{text}");
+        let text = statement(losing(0, 5_000), losing(0, 5_000));
+        assert!(text.contains("loss up (below 0.1 % on both)"), "{text}");
+    }
+
+    #[test]
+    fn equal_losses_in_longer_runs_are_a_difference() {
+        let in_runs = Losses {
+            of: 2_000,
+            lost: 1_000,
+            bursts: 250,
+        };
+        let text = Comparison::of(&losing(1_000, 2_000), &losing_runs(in_runs)).statement;
+        let expected = "loss up (0 %); do not use it for length of runs of loss up (300 %).";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]
@@ -423,6 +644,11 @@ mod tests {
             }
         };
         let found = Comparison::of(&measured(100.0), &measured(120.0));
-        assert_eq!(found.different, ["delay under load up (20 %)"]);
+        assert_eq!(
+            found.different,
+            ["delay under load up (p50 20 %, p95 20 %)"]
+        );
+        let horizon = "This holds for at most 49 s without a load and 49 s of each load";
+        assert!(found.statement.contains(horizon), "{}", found.statement);
     }
 }

@@ -54,6 +54,17 @@ pub fn distances(one: &[f64], other: &[f64]) -> Option<Distance> {
     })
 }
 
+/// Returns both distances between the first and the second half of a series: that of Kolmogorov and Smirnov, and that of
+/// Wasserstein in the unit of the values. They show how much a path differs from itself. They are 0 for fewer than two
+/// values.
+pub(crate) fn between_halves(values: &[f64]) -> [f64; 2] {
+    let (first, second) = values.split_at(values.len() / 2);
+    match first.is_empty() {
+        true => [0.0; 2],
+        false => both(&sorted(first), &sorted(second)),
+    }
+}
+
 /// Returns as many values in ascending order, drawn as blocks of neighbours.
 fn resampled(values: &[f64], random: &mut fastrand::Rng) -> Vec<f64> {
     let block = values.len().div_ceil(BLOCKS);
@@ -112,6 +123,15 @@ mod tests {
         );
         assert!(found.wasserstein.contains(20.0));
         assert_eq!(distances(&values, &[]), None);
+    }
+
+    #[test]
+    fn halves_show_how_much_a_series_differs_from_itself() {
+        let steady: Vec<f64> = (0..200).map(|one| f64::from(one % 10)).collect();
+        assert_eq!(between_halves(&steady), [0.0; 2]);
+        let stepped: Vec<f64> = (0..200).map(|one| f64::from(one / 100 * 5)).collect();
+        assert_eq!(between_halves(&stepped), [1.0, 5.0]);
+        assert_eq!(between_halves(&[1.0]), [0.0; 2]);
     }
 
     #[test]

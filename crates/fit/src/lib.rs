@@ -30,7 +30,8 @@ mod varying_rate;
 pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
 pub use comparison::{
-    Comparison, DelayComparison, LossComparison, ThroughputComparison, goodput, round_trips,
+    Comparison, DelayComparison, LossComparison, LossRunComparison, ThroughputComparison, goodput,
+    round_trips,
 };
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use stats::layers::ip_header;
 use stats::order_statistics::{percentile, sorted};
 
+use super::held_out::{self, HeldOut, HeldOutPlan};
 use crate::notes::note;
 
 /// The UDP ports at which a far end reflects probes: the standard one, and that of an ordinary user.
@@ -27,13 +28,13 @@ const HTTP_PORT: u16 = 8080;
 /// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
 pub(super) const CONGESTION: &str = "cubic";
 /// The payload of a probe in bytes, of UDP as well as of ICMP.
-const PROBE_BYTES: u32 = 104;
+pub(super) const PROBE_BYTES: u32 = 104;
 /// The headers of Ethernet, and of UDP or ICMP, in bytes.
 const HEADERS: u32 = 14 + 8;
 /// The L2 bytes that a datagram of a load usually has, until the far end has counted one.
 const USUAL_DATAGRAM: u32 = 1490;
 /// The time between two probes.
-const INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
 const FEW: u32 = 5;
 /// The time for which a probe beside a strong load is awaited, which is longer than most queues.
@@ -45,12 +46,21 @@ const GENTLE_TIMEOUT: (f64, f64) = (1000.0, 1.5);
 const CONNECT_TIMEOUT: &str = "10s";
 /// The part of the budget that the search for the rates may use.
 const SEARCH_PART: f64 = 0.25;
-/// The least time in seconds of the measurement that is compared with the fitted link.
-const LEAST_PROOF_S: f64 = 14.0;
-/// The loads of that measurement in each direction, of three in total.
-const PROOF_LOADS: f64 = 2.0;
+/// The reason why the held-out measurement has no loads if they exceed the budget.
+const TOO_MUCH: &str = "the budget does not allow the loads of the comparison: raise --budget";
+/// The part of the time for which the idle path is probed for the comparison. Losses need many probes to be compared.
+const PROOF_IDLE_PART: f64 = 0.5;
+/// The part of the time for which `quality` measures for the comparison, and the least time in seconds.
+const PROOF_LOADED_TIME: (f64, f64) = (1.0 / 3.0, 14.0);
 /// The part of that time for which each of its three loads lasts on a short path.
 const PROOF_LOADED: f64 = 1.0 / 3.0 * 7.0 / 8.0;
+/// The loads of `quality` in each direction, of three in total.
+const PROOF_LOADS: f64 = 2.0;
+/// The time for which a TCP load still occupies the path after its end, in round trips beside the load: its packets are in
+/// flight, and about as many are in the sender's buffer.
+const IN_FLIGHT_ROUND_TRIPS: f64 = 2.0;
+/// The least value of that time in seconds, which counts until the round trips beside loads are known.
+const USUAL_IN_FLIGHT_S: f64 = 1.0;
 /// The share of idle round trips that the one which counts for the times of loads is not below.
 const LONG_ROUND_TRIP: f64 = 0.95;
 
@@ -77,7 +87,7 @@ pub(super) struct Measured {
     /// The observations to fit.
     pub(super) observed: PathObservations,
     /// The measurement that is held out, or the reason why there is none.
-    pub(super) held_out: Result<Measurement, String>,
+    pub(super) held_out: Result<HeldOut, String>,
 }
 
 /// The limits that the user sets.
@@ -91,16 +101,28 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Returns the time of the held-out measurement in seconds.
-    pub(super) fn proof_s(&self) -> f64 {
-        (self.time_s / 3.0).max(LEAST_PROOF_S)
+    /// Returns for how many seconds the idle path is probed for the comparison.
+    fn proof_idle_s(&self) -> f64 {
+        PROOF_IDLE_PART * self.time_s
     }
 
-    /// Returns the bytes that the loads of the held-out measurement send on a path whose rates have this sum, in bit/s, and on
-    /// which a load lasts for `around_s` longer than the probes beside it.
-    fn proof_bytes(&self, rates: f64, around_s: f64) -> f64 {
-        let load_s = PROOF_LOADED * self.proof_s() + around_s - plan::AROUND_S;
-        PROOF_LOADS * load_s * rates / 8.0
+    /// Returns for how many seconds `quality` measures for the comparison, in whole seconds.
+    pub(super) fn proof_loaded_s(&self) -> f64 {
+        let (part, least_s) = PROOF_LOADED_TIME;
+        (part * self.time_s).round().max(least_s)
+    }
+
+    /// Returns the time of the held-out measurement in seconds.
+    pub(super) fn proof_s(&self) -> f64 {
+        self.proof_idle_s() + self.proof_loaded_s()
+    }
+
+    /// Returns the bytes that the loads of the held-out measurement send at most. On a long path, they last longer by the same
+    /// round trips as the loads that are fitted.
+    fn proof_bytes(&self, costs: Costs) -> f64 {
+        let longer_s = costs.around_s - plan::AROUND_S + costs.in_flight_s;
+        let load_s = PROOF_LOADED * self.proof_loaded_s() + longer_s;
+        PROOF_LOADS * load_s * costs.rates / 8.0
     }
 }
 
@@ -113,6 +135,8 @@ struct Costs {
     loads: f64,
     /// The time in seconds for which a load lasts longer than the probes beside it.
     around_s: f64,
+    /// The time in seconds for which a TCP load still occupies the path after its end.
+    in_flight_s: f64,
 }
 
 impl<'a> Path<'a> {
@@ -151,22 +175,12 @@ impl<'a> Path<'a> {
     pub(super) fn measure(&self, limits: &Limits) -> Result<Measured, Failure> {
         let probed_s = plan::probed_s(limits.time_s);
         let mut lacks = Vec::new();
-        let mut observed = PathObservations {
-            idle: self.idle(probed_s, &mut lacks)?,
-            ..PathObservations::default()
-        };
-        let mut left = limits.budget;
-        for way in [Direction::Down, Direction::Up] {
-            let mut most = SEARCH_PART / 2.0 * limits.budget;
-            left -= most;
-            lacks.extend(self.search(way, &mut observed, &mut most)?);
-            left += most;
-        }
+        let (mut observed, left) = self.searched(limits, &mut lacks)?;
         let costs = self.costs(&observed);
-        let held_out = self.can_hold_out(limits, &observed);
-        let (probed_s, mut held_out) = share_out(limits, probed_s, costs, left, held_out)?;
-        let proof = if held_out.is_ok() {
-            limits.proof_bytes(costs.rates, costs.around_s)
+        let loads = self.can_load(limits, &observed);
+        let (probed_s, mut loads) = share_out(limits, probed_s, costs, left, loads)?;
+        let proof = if loads.is_ok() {
+            limits.proof_bytes(costs)
         } else {
             0.0
         };
@@ -181,24 +195,73 @@ impl<'a> Path<'a> {
         for (way, search) in observed.searches.clone() {
             lacks.extend(self.loads(way, &search, times, &mut observed, &mut spare)?);
         }
-        let rates = self.highest_rates(&observed);
-        if limits.proof_bytes(rates, costs.around_s) > proof + spare {
-            held_out = held_out.and_then(|()| Err(too_expensive()));
+        // By now, the loads may have found higher rates, and they show the queues.
+        let costs = Costs {
+            rates: self.highest_rates(&observed),
+            in_flight_s: in_flight_s(&observed.loaded),
+            ..costs
+        };
+        if limits.proof_bytes(costs) > proof + spare {
+            loads = loads.and_then(|()| Err(TOO_MUCH.to_owned()));
         }
-        let held_out = match held_out {
-            Ok(()) => match self.hold_out(limits.proof_s()) {
+        let held_out = match loads {
+            Err(cause) if !limits.with_proof => Err(cause),
+            loads => match self.hold_out(limits, loads) {
                 Ok(found) => found,
                 Err(failure) => {
                     self.check_stop()?;
                     Err(failure.to_string())
                 }
             },
-            Err(cause) => Err(cause),
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
         observed.mtu = self.mtu();
         observed.lacks = lacks;
         Ok(Measured { observed, held_out })
+    }
+
+    /// Measures only what is compared with a link. The inner error is the reason why that is impossible.
+    ///
+    /// # Errors
+    /// An instrument failed, or the user stopped the program.
+    pub(super) fn only_hold_out(
+        &self,
+        limits: &Limits,
+    ) -> Result<Result<HeldOut, String>, Failure> {
+        let (observed, left) = self.searched(limits, &mut Vec::new())?;
+        let bytes = limits.proof_bytes(self.costs(&observed));
+        let loads = match self.can_load(limits, &observed) {
+            Ok(()) if bytes > left => Err(TOO_MUCH.to_owned()),
+            loads => loads,
+        };
+        if loads.is_ok() {
+            note(format_args!(
+                "farwire: fit: the following loads send about {:.0} MB",
+                bytes / 1e6
+            ));
+        }
+        self.hold_out(limits, loads)
+    }
+
+    /// Probes the idle path and searches for the rates. Adds what they do not show to `lacks`. Returns also the rest of the
+    /// budget.
+    fn searched(
+        &self,
+        limits: &Limits,
+        lacks: &mut Vec<String>,
+    ) -> Result<(PathObservations, f64), Failure> {
+        let mut observed = PathObservations {
+            idle: self.idle(plan::probed_s(limits.time_s), lacks)?,
+            ..PathObservations::default()
+        };
+        let mut left = limits.budget;
+        for way in [Direction::Down, Direction::Up] {
+            let mut most = SEARCH_PART / 2.0 * limits.budget;
+            left -= most;
+            lacks.extend(self.search(way, &mut observed, &mut most)?);
+            left += most;
+        }
+        Ok((observed, left))
     }
 
     /// Probes the idle path. Adds what the reflector cannot tell to `lacks`.
@@ -239,13 +302,7 @@ impl<'a> Path<'a> {
         ));
         let idle = &mut observed.idle;
         let random = LossFit::of(idle, way);
-        let round_trips: Vec<f64> = idle
-            .probes
-            .iter()
-            .filter_map(|probe| probe.rtt_ms)
-            .collect();
-        let longest_ms = round_trips.into_iter().fold(0.0, f64::max);
-        let lasts_s = plan::search_s(longest_ms.min(1e3));
+        let lasts_s = plan::search_s(longest_ms(idle).min(1e3));
         let mut below = Vec::new();
         let mut carried = 0.0;
         for rate in SEARCH_RATES {
@@ -308,6 +365,7 @@ impl<'a> Path<'a> {
             rates: rates.iter().sum(),
             loads: loads.iter().sum(),
             around_s: around_s(&round_trips),
+            in_flight_s: USUAL_IN_FLIGHT_S,
         }
     }
 
@@ -446,12 +504,12 @@ impl<'a> Path<'a> {
         Ok(load)
     }
 
-    /// Checks whether a second measurement can be held out. The error is the reason why not.
-    fn can_hold_out(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
+    /// Checks whether the held-out measurement can have loads. The error is the reason why not.
+    fn can_load(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
         let cause = if !limits.with_proof {
             "--no-proof leaves the comparison out"
         } else if !matches!(self.reflector, Reflector::Stamp(_)) {
-            "it needs a far end that answers probes (STAMP), as `farwire serve` does"
+            "that needs a far end that answers probes (STAMP), as `farwire serve` does"
         } else if observed.searches.len() < 2 {
             "the rate of a direction is not known, so that its loads could exceed the budget"
         } else {
@@ -460,15 +518,54 @@ impl<'a> Path<'a> {
         Err(cause.to_owned())
     }
 
-    /// Measures once more. The inner error is the reason why that failed.
-    fn hold_out(&self, lasts_s: f64) -> Result<Result<Measurement, String>, Failure> {
+    /// Measures once more: probes on the idle path, and loads unless there is a reason against them. The inner error is the
+    /// reason why nothing was measured.
+    fn hold_out(
+        &self,
+        limits: &Limits,
+        loads: Result<(), String>,
+    ) -> Result<Result<HeldOut, String>, Failure> {
+        let instrument = match self.reflector {
+            Reflector::Stamp(_) => "probe",
+            Reflector::Ping => "ping",
+            Reflector::Absent => {
+                let cause = "the far end answers neither probes (STAMP) nor pings";
+                return Ok(Err(cause.to_owned()));
+            }
+        };
         note("farwire: fit: the measurement that is held out for the comparison");
+        let count = probes_in(limits.proof_idle_s());
+        let idle = self.probe(count, None)?;
+        self.check_stop()?;
+        if let Some(cause) = idle.failure {
+            return Ok(Err(cause));
+        }
+        let lasts_s = limits.proof_loaded_s();
+        let loaded = loads.and_then(|()| self.hold_out_loads(lasts_s));
+        self.check_stop()?;
+        let (loads_s, loaded) = match loaded {
+            Ok(loaded) => (Ok(lasts_s), Some(loaded)),
+            Err(cause) => (Err(cause), None),
+        };
+        Ok(Ok(HeldOut {
+            plan: HeldOutPlan {
+                idle: instrument,
+                count,
+                loads_s,
+            },
+            measurement: held_out::joined(idle, loaded),
+        }))
+    }
+
+    /// Measures with the loads of the comparison. The error is the reason why that failed.
+    fn hold_out_loads(&self, lasts_s: f64) -> Result<Measurement, String> {
         let options = json!({ "time": format!("{lasts_s:.0}s"), "congestion": CONGESTION });
-        let found = self.measure_with("quality", options)?;
-        Ok(match found.failure {
-            Some(cause) => Err(cause),
-            None => Ok(found),
-        })
+        let loaded = self.measure_with("quality", options);
+        let loaded = loaded.map_err(|failure| failure.to_string())?;
+        match &loaded.failure {
+            Some(cause) => Err(cause.clone()),
+            None => Ok(loaded),
+        }
     }
 
     /// Runs a session of probes and, with `under`, another one beside that load. The probes of both are then awaited for
@@ -568,9 +665,13 @@ struct LoadPlan {
 /// Returns the time for which probes beside a gentle load are awaited after this strong one.
 fn gentle_timeout(strong: &LoadedSession) -> Duration {
     let (least_ms, factor) = GENTLE_TIMEOUT;
-    let probes = strong.probes.probes.iter();
-    let longest_ms = probes.filter_map(|probe| probe.rtt_ms).fold(0.0, f64::max);
-    Duration::from_secs_f64((factor * longest_ms + least_ms) / 1e3)
+    Duration::from_secs_f64((factor * longest_ms(&strong.probes) + least_ms) / 1e3)
+}
+
+/// Returns the longest round trip of a session in milliseconds; 0 without one.
+fn longest_ms(session: &ProbeSession) -> f64 {
+    let round_trips = session.probes.iter().filter_map(|probe| probe.rtt_ms);
+    round_trips.fold(0.0, f64::max)
 }
 
 /// Returns the time in seconds for which a load on a path with these idle round trips, in milliseconds, lasts longer than the
@@ -582,12 +683,16 @@ fn around_s(round_trips: &[f64]) -> f64 {
     load_around_probes(round_trip).as_secs_f64()
 }
 
-fn too_expensive() -> String {
-    "the budget does not allow a second measurement: raise --budget".to_owned()
+/// Returns the time in seconds for which a TCP load still occupies the path after its end, if these loads have filled the same
+/// queues.
+fn in_flight_s(loaded: &[LoadedSession]) -> f64 {
+    let longest = loaded.iter().map(|one| longest_ms(&one.probes));
+    let longest_s = longest.fold(0.0, f64::max) / 1e3;
+    (IN_FLIGHT_ROUND_TRIPS * longest_s).max(USUAL_IN_FLIGHT_S)
 }
 
 /// Divides the `left` bytes of the budget among the loads, which are probed for `probed_s` if that is affordable, and the
-/// held-out measurement, if it is possible. Returns for how many seconds to probe.
+/// loads of the held-out measurement, if they are possible. Returns for how many seconds to probe.
 ///
 /// # Errors
 /// The shortest loads exceed the budget.
@@ -596,16 +701,11 @@ fn share_out(
     probed_s: f64,
     costs: Costs,
     left: f64,
-    held_out: Result<(), String>,
+    loads: Result<(), String>,
 ) -> Result<(f64, Result<(), String>)> {
-    let Costs {
-        rates,
-        loads,
-        around_s,
-    } = costs;
-    let affordable = |left| plan::affordable_s(probed_s, loads, around_s, left);
-    let proof = limits.proof_bytes(rates, around_s);
-    let with_proof = affordable(left - proof).filter(|_| held_out.is_ok());
+    let affordable = |left| plan::affordable_s(probed_s, costs.loads, costs.around_s, left);
+    let proof = limits.proof_bytes(costs);
+    let with_proof = affordable(left - proof).filter(|_| loads.is_ok());
     if let Some(probed_s) = with_proof {
         return Ok((probed_s, Ok(())));
     }
@@ -613,11 +713,11 @@ fn share_out(
         format!(
             "the path carries {:.0} Mbit/s in both directions together, so that even short loads exceed the budget of {:.0} MB: \
              raise --budget",
-            rates / 1e6,
+            costs.rates / 1e6,
             limits.budget / 1e6
         )
     })?;
-    Ok((probed_s, held_out.and_then(|()| Err(too_expensive()))))
+    Ok((probed_s, loads.and_then(|()| Err(TOO_MUCH.to_owned()))))
 }
 
 /// Returns the number of probes in this number of seconds.
@@ -628,6 +728,8 @@ fn probes_in(seconds: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use fit::Probe;
+
     use super::*;
 
     /// Returns the costs of a path of 16 Mbit/s in both directions together, with this round trip.
@@ -636,6 +738,7 @@ mod tests {
             rates: 16e6,
             loads: 2.0 * plan::both_loads(8e6, USUAL_DATAGRAM),
             around_s: around_s(&[round_trip_ms; 20]),
+            in_flight_s: USUAL_IN_FLIGHT_S,
         }
     }
 
@@ -647,13 +750,9 @@ mod tests {
             with_proof: true,
         };
         let [short, long] = [20.0, 600.0].map(|round_trip_ms| {
-            let Costs {
-                rates,
-                loads,
-                around_s,
-            } = costs(round_trip_ms);
-            let proof = limits.proof_bytes(rates, around_s);
-            (around_s, plan::load_bytes(loads, 5.0, around_s) + proof)
+            let costs = costs(round_trip_ms);
+            let loads = plan::load_bytes(costs.loads, 5.0, costs.around_s);
+            (costs.around_s, loads + limits.proof_bytes(costs))
         });
         // Four round trips before the probes and one after them, each in whole seconds.
         assert_eq!((short.0, long.0), (plan::AROUND_S, 7.0));
@@ -666,6 +765,43 @@ mod tests {
     }
 
     #[test]
+    fn the_loads_of_the_comparison_cost_the_queues_that_they_fill() {
+        let beside = |rtt_ms| {
+            let traffic = LoadTraffic {
+                wire_bytes: USUAL_DATAGRAM,
+                sent: 16e6,
+                sending_s: 10.0,
+                bytes: 10e6,
+                seconds: 10.0,
+                error: 0.0,
+            };
+            let mut session = LoadedSession::unprobed(Direction::Down, traffic);
+            session.probes.probes = vec![Probe {
+                rtt_ms: Some(rtt_ms),
+                ..Probe::default()
+            }];
+            session
+        };
+        assert_eq!(in_flight_s(&[]), USUAL_IN_FLIGHT_S);
+        assert_eq!(in_flight_s(&[beside(100.0)]), USUAL_IN_FLIGHT_S);
+        let in_flight_s = in_flight_s(&[beside(100.0), beside(2000.0)]);
+        assert_eq!(in_flight_s, 4.0);
+        let limits = Limits {
+            time_s: 50.0,
+            budget: 0.0,
+            with_proof: true,
+        };
+        // A third of 50 s as whole seconds, as `quality` has it.
+        assert_eq!(limits.proof_loaded_s(), 17.0);
+        let bytes = limits.proof_bytes(Costs {
+            in_flight_s,
+            ..costs(20.0)
+        });
+        let load_s = 17.0 * 7.0 / 24.0 + 4.0;
+        assert!((bytes - 2.0 * load_s * 2e6).abs() < 1.0, "{bytes}");
+    }
+
+    #[test]
     fn a_budget_pays_for_the_loads_before_the_comparison() {
         let limits = |budget| Limits {
             time_s: 30.0,
@@ -674,17 +810,17 @@ mod tests {
         };
         let shared = |budget: f64| share_out(&limits(budget), 2.0, costs(20.0), budget, Ok(()));
         let loads = plan::load_bytes(costs(20.0).loads, 2.0, plan::AROUND_S);
-        let proof = limits(0.0).proof_bytes(16e6, plan::AROUND_S);
+        let proof = limits(0.0).proof_bytes(costs(20.0));
         assert_eq!(shared(loads + proof + 1.0).unwrap(), (2.0, Ok(())));
-        let (probed_s, held_out) = shared(loads + 1.0).unwrap();
+        let (probed_s, proof_loads) = shared(loads + 1.0).unwrap();
         assert_eq!(probed_s, 2.0);
-        assert!(held_out.unwrap_err().contains("raise --budget"));
+        assert!(proof_loads.unwrap_err().contains("raise --budget"));
         let error = shared(0.5 * loads).unwrap_err().to_string();
         assert!(error.contains("carries 16 Mbit/s"), "{error}");
     }
 
     #[test]
-    fn a_comparison_that_is_impossible_keeps_its_reason() {
+    fn loads_of_a_comparison_that_are_impossible_keep_their_reason() {
         let limits = Limits {
             time_s: 30.0,
             budget: 1e9,

@@ -1,5 +1,6 @@
 //! `farwire fit`: measures a path, writes the link that behaves like it, and compares both.
 
+mod held_out;
 mod measure;
 mod page;
 mod proof;
@@ -23,22 +24,25 @@ use jiff::Timestamp;
 use model::{Bytes, Nanos};
 use netio::stop::Stop;
 use record::{Measurement, Record};
-use report::Terminal;
+use report::{PageDrawing, Terminal};
 
+use self::held_out::HeldOut;
 use self::measure::{Limits, Measured};
 use self::show::FitResult;
 use super::args::headings;
 use super::host_watch::HostWatch;
+use crate::named_files::NamedFilesArgs;
 use crate::notes::{note, warn};
 use crate::profile_folders::{self, ProfileFolders};
-use crate::progress;
+use crate::{progress, toml_file};
 
 /// Measure a path, write the link that behaves like it, and say how far the two differ
 ///
 /// The far end is `farwire serve`. The path is probed idle, and beside UDP loads that exceed its rate, in each direction. Then
 /// another measurement, with TCP loads, runs over the path and through the fitted link in a test bed, and tables compare
 /// the two. The path is full for a part of the time: `farwire fit` says beforehand for how long, and how much it sends at most.
-/// An iperf3 server, or a host that only answers pings, shows less, and the result says what is missing.
+/// An iperf3 server, or a host that only answers pings, shows less, and the result says what is missing. If the far end or the
+/// budget allows no loads, only the idle path is compared.
 ///
 /// Files are fitted in place of a path: records and JSON measurements of farwire, observations.json of other fits, output of
 /// `ping -D`, JSON of irtt, packet logs in CSV, captures of both ends or of pings, and tables of seconds and Mbit/s. Several files are
@@ -48,7 +52,10 @@ pub(crate) struct FitArgs {
     /// Name or address of the far end, or files of measurements
     #[arg(value_name = "HOST|FILE", required = true)]
     sources: Vec<String>,
-    /// Time of the measurement that is fitted; the comparison takes a third of it, at least 14s, twice
+    /// Time of the measurement that is fitted; the comparison takes half of it, and a third but at least 14s, twice
+    ///
+    /// Time of the measurement that is fitted. The comparison probes the idle path for half of it, and then measures with loads for a
+    /// third of it, but at least 14s. It does so over the path and again through the link
     #[arg(long, value_name = "TIME", default_value = "3min", value_parser = time)]
     time: Nanos,
     /// Most bytes that all loads together may send
@@ -57,7 +64,10 @@ pub(crate) struct FitArgs {
     /// Do not measure again, and compare nothing
     #[arg(long)]
     no_proof: bool,
-    /// Directory for link.toml, which --link takes, report.html, report.txt, fit.json and observations.json [default: fit-HOST]
+    /// Do not fit: compare the path to HOST with the link of this file
+    #[arg(long, value_name = "LINK.toml", conflicts_with_all = ["no_proof", "profile"])]
+    against: Option<PathBuf>,
+    /// Directory for link.toml, which --link takes, the reports and the measurements [default: fit-HOST, or against-HOST]
     #[arg(long, value_name = "DIR", help_heading = headings::OUTPUT)]
     out: Option<PathBuf>,
     /// Also add the link to your profiles under NAME
@@ -74,6 +84,11 @@ const TIMES: [Duration; 2] = [Duration::from_secs(24), Duration::from_secs(3600)
 const WAITING_S: f64 = 30.0;
 /// The file of the observations of a fit, which can be fitted again.
 const OBSERVATIONS: &str = "observations.json";
+/// The files of the measurements that are compared, that of the path and that of the link.
+const COMPARED: [&str; 2] = ["path.json", "link.json"];
+/// The end of the statement if the machine may have spoilt a measurement.
+const DOUBTED: &str =
+    " This machine may have spoilt the measurements, as the warnings say: measure again.";
 /// The words by which a record is recognised.
 const RECORD: &str = "\"farwire-record\"";
 
@@ -81,7 +96,9 @@ const RECORD: &str = "\"farwire-record\"";
 struct Sessions {
     all: Vec<PathObservations>,
     /// The measurement that is held out, or the reason why there is none.
-    held_out: Result<Measurement, String>,
+    held_out: Result<HeldOut, String>,
+    /// The reasons why these measurements may not describe the path.
+    doubts: Vec<String>,
 }
 
 impl Sessions {
@@ -101,12 +118,15 @@ impl Sessions {
 impl FitArgs {
     /// Measures or reads, fits, writes and compares. The exit code is 0 if the link was written.
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let out = self.out.clone().unwrap_or_else(|| self.usual_directory());
         let limits = Limits {
             time_s: Duration::from(self.time).as_secs_f64(),
             budget: self.budget.0 as f64,
             with_proof: !self.no_proof,
         };
+        if let Some(link) = &self.against {
+            return self.run_against(link, &limits);
+        }
+        let out = self.out_or("fit");
         // Files are read before the directory is created, and a path is measured after it.
         let files = self.files().or_bad_input()?;
         let read = files.map(|files| read(&files)).transpose().or_bad_input()?;
@@ -132,27 +152,71 @@ impl FitArgs {
         if let [observed] = sessions.all.as_slice() {
             write_beside(&out, OBSERVATIONS, &output::json(observed)?)?;
         }
-        let compared = compare(&sessions.held_out, &places.link, limits.proof_s());
-        let measured = sessions.held_out.as_ref().ok().zip(compared.as_ref().ok());
-        let drawings =
-            measured.map_or_else(Vec::new, |(path, (link, _))| page::drawings([path, link]));
-        let result = FitResult {
+        let mut result = FitResult {
             sources: self.sources.clone(),
+            against: None,
             date,
             parameters: LinkFit::combined_parameters(&fits),
             lacks,
-            not_compared: compared.as_ref().err().cloned(),
-            comparison: compared.ok().map(|(_, comparison)| comparison),
+            comparison: None,
+            not_compared: None,
+            loads_not_compared: None,
+            doubts: sessions.doubts,
             link,
         };
-        write_beside(&out, "fit.json", &output::json(&result)?)?;
-        write_beside(&out, "report.txt", &result.text(Terminal::NONE))?;
-        let page = result.page(drawings).html().context(PAGE)?;
-        write_beside(&out, PAGE, &page)?;
-        let text = result.text(super::terminal());
-        super::show(self.json.as_deref(), &result, &text, io::sink())?;
+        let drawings = compare(&out, &places.link, &sessions.held_out, &mut result)?;
+        self.write(&out, &result, drawings)?;
         places.announce(self.profile.as_deref());
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Compares the path with a link that exists. The exit code is 0 if they were compared.
+    fn run_against(&self, link: &Path, limits: &Limits) -> Result<ExitCode, Failure> {
+        toml_file::read_link(link, &NamedFilesArgs::default().files()).or_bad_input()?;
+        if self.files().or_bad_input()?.is_some() {
+            return Err(Failure::bad_input(
+                "--against: name a far end in place of files, which have no path to measure",
+            ));
+        }
+        let out = self.out_or("against");
+        Places::check(&out, None).or_bad_input()?;
+        let fitted_s = plan::probed_s(limits.time_s);
+        self.announce(limits, fitted_s, limits.proof_loaded_s());
+        let (held_out, doubts) = self.on_path(|path| path.only_hold_out(limits))?;
+        let mut result = FitResult {
+            sources: self.sources.clone(),
+            against: Some(link.display().to_string()),
+            date: today(),
+            parameters: Vec::new(),
+            lacks: Vec::new(),
+            comparison: None,
+            not_compared: None,
+            loads_not_compared: None,
+            doubts,
+            link: toml_file::text_of(link)?,
+        };
+        let drawings = compare(&out, link, &held_out, &mut result)?;
+        self.write(&out, &result, drawings)?;
+        Ok(super::exit_code(result.comparison.is_some()))
+    }
+
+    /// Writes the result to its files, and shows it.
+    fn write(&self, out: &Path, result: &FitResult, drawings: Vec<PageDrawing>) -> Result<()> {
+        write_beside(out, "fit.json", &output::json(result)?)?;
+        write_beside(out, "report.txt", &result.text(Terminal::NONE))?;
+        let page = result.page(drawings).html().context(PAGE)?;
+        write_beside(out, PAGE, &page)?;
+        let text = result.text(super::terminal());
+        super::show(self.json.as_deref(), result, &text, io::sink())?;
+        if result.comparison.is_some() {
+            let [path, link] = COMPARED.map(|name| out.join(name));
+            note(format_args!(
+                "farwire: the measurements that were compared are {} and {}",
+                path.display(),
+                link.display()
+            ));
+        }
+        Ok(())
     }
 
     /// Returns the files that are fitted, or `None` for a far end.
@@ -171,27 +235,42 @@ impl FitArgs {
 
     /// Measures the path to the far end.
     fn measure(&self, limits: &Limits) -> Result<Sessions, Failure> {
+        self.announce(
+            limits,
+            limits.time_s,
+            plan::full_s(limits.time_s) + limits.proof_loaded_s(),
+        );
+        let began_on = today();
+        let (measured, doubts) = self.on_path(|path| path.measure(limits))?;
+        let Measured {
+            mut observed,
+            held_out,
+        } = measured;
+        observed.measured_on = Some(began_on);
+        Ok(Sessions {
+            all: vec![observed],
+            held_out,
+            doubts,
+        })
+    }
+
+    /// Measures on the path to the far end. Returns also the reasons why the measurements may not describe it, and prints
+    /// them.
+    fn on_path<T>(
+        &self,
+        take: impl FnOnce(&measure::Path<'_>) -> Result<T, Failure>,
+    ) -> Result<(T, Vec<String>), Failure> {
         let session = Session {
             stop: Stop::on_signals()?,
             live: Live::quiet(),
             ..Session::default()
         };
         let host = self.sources.first().context("no far end")?;
-        self.announce(host, limits);
         let watch = HostWatch::begin()?;
-        let measured = measure::Path::find(host, &session)?.measure(limits)?;
-        for cause in watch.end() {
-            warn(cause);
-        }
-        let Measured {
-            mut observed,
-            held_out,
-        } = measured;
-        observed.measured_on = Some(today());
-        Ok(Sessions {
-            all: vec![observed],
-            held_out,
-        })
+        let measured = take(&measure::Path::find(host, &session)?)?;
+        let doubts = watch.end();
+        doubts.iter().for_each(warn);
+        Ok((measured, doubts))
     }
 
     /// Returns the error if nothing was learnt.
@@ -203,7 +282,13 @@ impl FitArgs {
         }
     }
 
-    fn usual_directory(&self) -> PathBuf {
+    /// Returns the directory of the result, whose usual name begins with this word.
+    fn out_or(&self, word: &str) -> PathBuf {
+        let usual = || self.usual_directory(word);
+        self.out.clone().unwrap_or_else(usual)
+    }
+
+    fn usual_directory(&self, word: &str) -> PathBuf {
         let is_plain = |one: char| one.is_ascii_alphanumeric() || "-._".contains(one);
         let first = self.sources.first().map(Path::new);
         let name = first.and_then(Path::file_name).unwrap_or_default();
@@ -211,21 +296,23 @@ impl FitArgs {
         let name = name
             .chars()
             .map(|one| if is_plain(one) { one } else { '-' });
-        format!("fit-{}", name.collect::<String>()).into()
+        format!("{word}-{}", name.collect::<String>()).into()
     }
 
-    /// Says what the measurement costs.
-    fn announce(&self, host: &str, limits: &Limits) {
-        let proof_s = if limits.with_proof {
-            limits.proof_s()
+    /// Says what the measurement costs: `before_s` seconds before the comparison, and `full_s` seconds, with the comparison,
+    /// during which the path is full.
+    fn announce(&self, limits: &Limits, before_s: f64, full_s: f64) {
+        let host = self.sources.first().map_or("", String::as_str);
+        let (proof_s, full_s) = if limits.with_proof {
+            (limits.proof_s(), full_s)
         } else {
-            0.0
+            (0.0, full_s - limits.proof_loaded_s())
         };
         let about = |seconds: f64| progress::about(Duration::from_secs_f64(seconds));
         note(format_args!(
             "farwire: fit: this takes {} on a short path, during {} of which the path to {host} is full; the loads send at most {} MB",
-            about(limits.time_s + WAITING_S + 2.0 * proof_s),
-            about(plan::full_s(limits.time_s) + proof_s),
+            about(before_s + WAITING_S + 2.0 * proof_s),
+            about(full_s),
             self.budget.0.div_ceil(1_000_000)
         ));
     }
@@ -267,19 +354,50 @@ fn read(files: &[&Path]) -> Result<Sessions> {
     Ok(Sessions {
         all: all?,
         held_out: Err("files have no path to measure again".to_owned()),
+        doubts: Vec::new(),
     })
 }
 
-/// Measures through the link, and compares the path with it. The error is the reason why they were not compared.
+/// Measures through the link, compares the path with it, and adds the comparison to the result, or the reason why there is
+/// none. Writes both measurements. Returns the drawings of both.
 fn compare(
-    held_out: &Result<Measurement, String>,
+    out: &Path,
     link: &Path,
-    lasts_s: f64,
-) -> Result<(Measurement, Comparison), String> {
-    let of_path = held_out.as_ref().map_err(Clone::clone)?;
-    let through_link = proof::measure(link, lasts_s).map_err(|error| format!("{error:#}"))?;
-    let comparison = Comparison::of(of_path, &through_link);
-    Ok((through_link, comparison))
+    held_out: &Result<HeldOut, String>,
+    result: &mut FitResult,
+) -> Result<Vec<PageDrawing>> {
+    let [of_path, of_link] = COMPARED;
+    let held_out = match held_out {
+        Ok(held_out) => held_out,
+        Err(cause) => {
+            result.not_compared = Some(cause.clone());
+            return Ok(Vec::new());
+        }
+    };
+    write_beside(out, of_path, &output::json(&held_out.measurement)?)?;
+    result.loads_not_compared = held_out.plan.loads_s.as_ref().err().cloned();
+    let replay = match proof::measure(link, &held_out.plan) {
+        Ok(replay) => replay,
+        Err(error) => {
+            result.not_compared = Some(format!("{error:#}"));
+            return Ok(Vec::new());
+        }
+    };
+    write_beside(out, of_link, &output::json(&replay.measurement)?)?;
+    replay.doubts.iter().for_each(warn);
+    result.doubts.extend(replay.doubts);
+    let measured = [&held_out.measurement, &replay.measurement];
+    result.comparison = Some(comparison(measured, &result.doubts));
+    Ok(page::drawings(measured))
+}
+
+/// Compares the measurement of the path with that of the link. The statement says if there are doubts about them.
+fn comparison([path, link]: [&Measurement; 2], doubts: &[String]) -> Comparison {
+    let mut found = Comparison::of(path, link);
+    if !doubts.is_empty() {
+        found.statement += DOUBTED;
+    }
+    found
 }
 
 /// The files of the link.
@@ -355,4 +473,44 @@ fn time(text: &str) -> Result<Nanos> {
         most.as_secs()
     );
     Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statement_says_that_the_machine_may_have_spoilt_it() {
+        let nothing = Measurement::default();
+        let statement = |doubts: &[String]| comparison([&nothing, &nothing], doubts).statement;
+        assert!(!statement(&[]).contains("This machine"));
+        let doubted = statement(&["the host was starved of CPU".to_owned()]);
+        assert!(doubted.ends_with(DOUBTED), "{doubted}");
+    }
+
+    #[test]
+    fn doubts_are_in_the_report_and_in_the_json() {
+        let result = FitResult {
+            sources: vec!["192.0.2.1".to_owned()],
+            against: None,
+            date: "2026-11-27".to_owned(),
+            parameters: Vec::new(),
+            lacks: Vec::new(),
+            comparison: None,
+            not_compared: None,
+            loads_not_compared: Some("the far end answers pings".to_owned()),
+            doubts: vec!["the host was starved of CPU".to_owned()],
+            link: String::new(),
+        };
+        let text = result.text(Terminal::NONE);
+        assert!(
+            text.contains("warning: the host was starved of CPU"),
+            "{text}"
+        );
+        assert!(text.contains("loads were not compared"), "{text}");
+        let json = output::json(&result).unwrap();
+        assert!(json.contains("the host was starved of CPU"), "{json}");
+        let page = result.page(Vec::new()).html().unwrap();
+        assert!(page.contains("the host was starved of CPU"), "{page}");
+    }
 }

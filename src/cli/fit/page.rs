@@ -26,7 +26,7 @@ const PHASES: [(Phase, &str); 4] = [
 /// goodput of a load in each direction over time.
 pub(super) fn drawings(measured: [&Measurement; 2]) -> Vec<PageDrawing> {
     let delays = PHASES.iter().filter_map(|(phase, name)| {
-        let curves = measured.map(|one| distribution(&round_trips(one, *phase)));
+        let curves = round_trips(measured, *phase).map(|values| distribution(&values));
         let caption = format!("Round trips {name}");
         draw(caption, curves, "round trip, ms", "share of round trips, %")
     });

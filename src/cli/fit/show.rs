@@ -1,5 +1,6 @@
 //! The result of a fit as tables and as JSON.
 
+use conditions::Direction;
 use fit::{
     Comparison, DelayComparison, Estimate, IntervalKind, LossComparison, Parameter,
     ThroughputComparison,
@@ -14,6 +15,9 @@ use serde::Serialize;
 pub(super) struct FitResult {
     /// The far end, or the files, that were fitted.
     pub(super) sources: Vec<String>,
+    /// The file of the link with which the path was compared in place of a fitted one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) against: Option<String>,
     /// The day of the fit.
     pub(super) date: String,
     /// The fitted parameters.
@@ -26,6 +30,12 @@ pub(super) struct FitResult {
     /// The reason why nothing was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) not_compared: Option<String>,
+    /// The reason why only the idle path was compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) loads_not_compared: Option<String>,
+    /// The reasons why the measurements may not describe the path or the link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) doubts: Vec<String>,
     /// The text of the file of conditions.
     pub(super) link: String,
 }
@@ -41,10 +51,19 @@ impl FitResult {
             text += &prose(&format!("not compared with the path: {cause}"), terminal);
         }
         if let Some(found) = &self.comparison {
-            text += &table_text(&delays(&found.delays), terminal);
-            text += &table_text(&throughput(&found.throughput), terminal);
-            text += &table_text(&losses(&found.losses), terminal);
+            for table in tables(found) {
+                text += &table_text(&table, terminal);
+            }
             text += &prose(&found.statement, terminal);
+        }
+        if let Some(cause) = &self.loads_not_compared {
+            text += &prose(
+                &format!("loads were not compared with those of the path: {cause}"),
+                terminal,
+            );
+        }
+        for doubt in &self.doubts {
+            text += &prose(&format!("warning: {doubt}"), terminal);
         }
         text
     }
@@ -55,26 +74,34 @@ impl FitResult {
         let not_compared = self.not_compared.iter();
         let not_compared =
             not_compared.map(|cause| format!("Not compared with the path: {cause}."));
+        let loads = self.loads_not_compared.iter();
+        let loads =
+            loads.map(|cause| format!("Loads were not compared with those of the path: {cause}."));
+        let doubts = self.doubts.iter().map(|doubt| format!("Warning: {doubt}."));
         let lacks = self.lacks.iter().map(|lack| format!("Not learnt: {lack}."));
-        let compared = self.comparison.iter().flat_map(|found| {
-            [
-                delays(&found.delays),
-                throughput(&found.throughput),
-                losses(&found.losses),
-            ]
-        });
+        let compared = self.comparison.iter().flat_map(tables);
         PlainPage {
-            title: format!(
-                "A link fitted to {} on {}",
-                self.sources.join(", "),
-                self.date
-            ),
-            sentences: statement.chain(not_compared).chain(lacks).collect(),
+            title: self.title(),
+            sentences: statement
+                .chain(not_compared)
+                .chain(loads)
+                .chain(doubts)
+                .chain(lacks)
+                .collect(),
             drawings,
             tables: [parameters(&self.parameters)]
                 .into_iter()
                 .chain(compared)
+                .filter(|table| !table.rows.is_empty())
                 .collect(),
+        }
+    }
+
+    fn title(&self) -> String {
+        let (sources, date) = (self.sources.join(", "), &self.date);
+        match &self.against {
+            None => format!("A link fitted to {sources} on {date}"),
+            Some(link) => format!("{link} compared with the path to {sources} on {date}"),
         }
     }
 }
@@ -112,9 +139,7 @@ fn parameters(all: &[Parameter]) -> Table {
             .map(|spread| format!("; sessions: {}", range(spread)));
         let value = one.estimate.map(|estimate| with_unit(estimate.value));
         [
-            one.direction
-                .map_or("both", conditions::Direction::name)
-                .to_owned(),
+            one.direction.map_or("both", Direction::name).to_owned(),
             one.name.to_owned(),
             value.or_else(|| one.word.clone()).unwrap_or_default(),
             interval.unwrap_or_default(),
@@ -124,16 +149,50 @@ fn parameters(all: &[Parameter]) -> Table {
     Table::new("", columns).with(all.iter().map(row))
 }
 
+/// Returns the tables of a comparison.
+fn tables(found: &Comparison) -> [Table; 4] {
+    [
+        delays(&found.delays),
+        distances(&found.delays),
+        throughput(&found.throughput),
+        losses(&found.losses),
+    ]
+}
+
 fn delays(all: &[DelayComparison]) -> Table {
     let columns = [
         Column::words("round trips"),
         Column::numbers("path p50\nms"),
         Column::numbers("link p50\nms"),
+        Column::numbers("differs\n%"),
         Column::numbers("path p95\nms"),
         Column::numbers("link p95\nms"),
         Column::numbers("differs\n%"),
+    ];
+    let row = |one: &DelayComparison| {
+        let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
+        let ([path_p50, link_p50], [path_p95, link_p95]) = (p50, p95);
+        let [of_p50, of_p95] = one.errors_percent().map(|error| format!("{error:.1}"));
+        [
+            phase(one),
+            path_p50,
+            link_p50,
+            of_p50,
+            path_p95,
+            link_p95,
+            of_p95,
+        ]
+    };
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+fn distances(all: &[DelayComparison]) -> Table {
+    let columns = [
+        Column::words("distances of the\nround trips"),
         Column::words("Kolmogorov-\nSmirnov"),
+        Column::numbers("halves of\nthe path"),
         Column::words("Wasserstein\nms"),
+        Column::numbers("halves of\nthe path, ms"),
     ];
     let with_interval = |one: Estimate| {
         let [low, high] = one.interval;
@@ -145,20 +204,21 @@ fn delays(all: &[DelayComparison]) -> Table {
         )
     };
     let row = |one: &DelayComparison| {
-        let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
-        let ([path_p50, link_p50], [path_p95, link_p95]) = (p50, p95);
+        let [kolmogorov_smirnov, wasserstein] = one.path_halves.map(number);
         [
-            one.phase.name().replace('_', " "),
-            path_p50,
-            link_p50,
-            path_p95,
-            link_p95,
-            format!("{:.1}", one.error_percent()),
+            phase(one),
             with_interval(one.distance.kolmogorov_smirnov),
+            kolmogorov_smirnov,
             with_interval(one.distance.wasserstein),
+            wasserstein,
         ]
     };
     Table::new("", columns).with(all.iter().map(row))
+}
+
+/// Returns the name of the phase for people.
+fn phase(one: &DelayComparison) -> String {
+    one.phase.name().replace('_', " ")
 }
 
 fn throughput(all: &[ThroughputComparison]) -> Table {
@@ -187,12 +247,25 @@ fn losses(all: &[LossComparison]) -> Table {
         Column::words("loss, idle"),
         Column::numbers("path\n%"),
         Column::numbers("link\n%"),
-        Column::numbers("no chance from\n%"),
+        Column::numbers("no chance from\n% of packets"),
+        Column::numbers("differs\n%"),
+        Column::numbers("path, losses\nin a run"),
+        Column::numbers("link, losses\nin a run"),
     ];
     let row = |one: &LossComparison| {
         let [path, link] = one.percent.map(number);
-        let way = one.direction.name().to_owned();
-        [way, path, link, number(one.least_difference)]
+        let way = one.direction.map_or("round trips", Direction::name);
+        let runs = one.runs.map(|runs| runs.packets.map(number));
+        let [path_run, link_run] = runs.unwrap_or_default();
+        [
+            way.to_owned(),
+            path,
+            link,
+            number(one.least_difference),
+            format!("{:.1}", one.error_percent()),
+            path_run,
+            link_run,
+        ]
     };
     Table::new("", columns).with(all.iter().map(row))
 }
