@@ -217,11 +217,28 @@ impl<P: PortSet> Forwarder<P> {
         }
     }
 
+    /// Lets the links under high load, and what has arrived, wait until `until`. Then the thread can sleep between the
+    /// packets of the other links, which leave in time. A link that is alone does not rest.
+    pub(crate) fn rest(&mut self, until: Nanos) {
+        if self.runners.len() > 1 {
+            self.load.rest(until);
+        }
+    }
+
+    /// Returns true if links under high load wait for the end of a rest.
+    pub(crate) fn rests(&self, now: Nanos) -> bool {
+        self.load.rests(now)
+    }
+
     /// Does what is due by `now`, in turns if there are several links. If the next departure is due
     /// within `lead` after `now`, it is prepared and sent when it is due.
     pub(crate) fn step(&mut self, now: Nanos, lead: Nanos) -> NextStep {
         self.shared.latest = now;
         self.shared.bound.time_has_passed();
+        if self.load.rests(now) {
+            self.serve_in_rest(now);
+            return NextStep::At(self.load.end_of_rest(self.agenda.next()));
+        }
         let waiting = self.take_in(now);
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);

@@ -147,6 +147,8 @@ pub(super) struct Setting {
     pub(super) drop: Nanos,
     /// The port that refuses all frames, if any.
     pub(super) refuses: Option<usize>,
+    /// The time for which the forwarder stays awake before it rests, if it does.
+    pub(super) stint: Option<Nanos>,
 }
 
 impl Default for Setting {
@@ -156,10 +158,13 @@ impl Default for Setting {
             take: Nanos::ZERO,
             drop: Nanos::ZERO,
             refuses: None,
+            stint: None,
         }
     }
 }
 
+/// The duration of a rest.
+const REST: Nanos = Nanos(550_000);
 const DURATION: Nanos = Nanos::from_millis(200);
 /// The time for which the host does not run the forwarder in some tests.
 const STALL: Nanos = Nanos::from_millis(30);
@@ -212,6 +217,7 @@ pub(super) fn pass_frames(
         take,
         drop,
         refuses,
+        stint,
     }: Setting,
     links: u32,
     mut waiting: Vec<(usize, Frame)>,
@@ -246,6 +252,7 @@ pub(super) fn pass_frames(
     forwarder.bound_lateness(LateLimit::DEFAULT, Box::new(cpu_clock));
     let mut stall = stall;
     let mut dropped: u64 = 0;
+    let mut awake = Nanos::ZERO;
     loop {
         if stall.is_some_and(|at| at <= clock.get()) {
             stall = None;
@@ -261,6 +268,10 @@ pub(super) fn pass_frames(
         }
         let next = match next {
             NextStep::Now => {
+                if stint.is_some_and(|stint| now > awake + stint) {
+                    forwarder.rest(now + REST);
+                    awake = now + REST;
+                }
                 // A step takes time, too.
                 clock.set(clock.get() + Nanos(500));
                 continue;
@@ -270,6 +281,7 @@ pub(super) fn pass_frames(
         };
         let ports = &forwarder.sets()[0];
         let arrival = ports.waiting.front().map(|(_, frame)| frame.arrival);
+        let arrival = arrival.filter(|_| !forwarder.rests(now));
         let Some(at) = next.into_iter().chain(arrival).min() else {
             return forwarder;
         };
@@ -315,6 +327,41 @@ fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_turn_and_loses_only_it
         let p50 = forwarder.stats(link).departure_error().p50_ns;
         assert!(p50 <= 4 * COST.0, "{link}: {p50}");
     }
+}
+
+#[test]
+fn a_busy_link_rests_while_the_others_send_in_time() {
+    let busy = Stream {
+        link: 0,
+        interval: Nanos(1_000),
+    };
+    let quiet = Stream {
+        link: 1,
+        interval: Nanos(310_000),
+    };
+    let setting = Setting {
+        stint: Some(Nanos::from_millis(2)),
+        ..Setting::default()
+    };
+    let frames = frames_of(&[busy, quiet], DURATION);
+    let mut forwarder = pass_frames(setting, 2, frames, None);
+    let departures = |port| {
+        let calls = forwarder.sets()[0].calls.iter().flatten();
+        let of_port = calls.filter(move |frame| frame.port == port);
+        of_port.map(|frame| frame.begun).collect::<Vec<_>>()
+    };
+    // Side B of each link.
+    let (of_busy, of_quiet) = (departures(1), departures(3));
+    let rests: Vec<_> = of_busy
+        .windows(2)
+        .filter(|pair| pair[1] >= pair[0] + Nanos::from_micros(500))
+        .collect();
+    assert!(rests.len() > 60, "{}", rests.len());
+    let is_in_rest = |at: &Nanos| rests.iter().any(|rest| rest[0] < *at && *at < rest[1]);
+    assert!(of_quiet.iter().filter(|at| is_in_rest(at)).count() > 100);
+    assert_eq!(overloaded(&mut forwarder, 1), 0);
+    let latest = latest(&mut forwarder, 1);
+    assert!(latest <= Nanos(34 * COST.0 + 2_000), "{latest}");
 }
 
 #[test]

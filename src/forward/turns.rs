@@ -35,6 +35,8 @@ pub(super) struct LoadOfLinks {
     dropping: VecDeque<u32>,
     /// The time of the next round.
     round: Nanos,
+    /// The end of the latest rest, in which only links that are not under high load take turns.
+    rest: Nanos,
 }
 
 /// The way in which the forwarder waits for its next step.
@@ -84,6 +86,37 @@ impl<P: PortSet> Forwarder<P> {
             self.turn_of_list(link, now, horizon);
         }
         self.load.has_cut() || self.agenda.next().is_some_and(|at| at <= now)
+    }
+
+    /// Gives a turn to each link that has something to do by `now`, except to those under high load, which
+    /// wait for the end of the rest.
+    pub(super) fn serve_in_rest(&mut self, now: Nanos) {
+        for set in &mut self.shared.sets {
+            set.refresh(now);
+        }
+        // Frames that have arrived wait, so nothing after them can be decided yet.
+        let horizon = self.next_arrival().map_or(now, |(at, _)| at.min(now));
+        while let Some(link) = self.agenda.take(now) {
+            let runner = &mut self.runners[link as usize];
+            if runner.load.is_high(now) {
+                self.load.wait_for_round(link, runner);
+            } else {
+                let end = self.limited_turn(link, now, horizon, TurnReason::Due);
+                self.served.push((link, end));
+            }
+        }
+        self.send_batch();
+        for place in 0..self.served.len() {
+            let (link, end) = self.served[place];
+            let waits_for_arrival = !end.is_cut && end.next.is_some_and(|at| at <= now);
+            if waits_for_arrival {
+                let runner = &mut self.runners[link as usize];
+                self.load.wait_for_round(link, runner);
+            } else {
+                self.plan_next(link, end, now);
+            }
+        }
+        self.served.clear();
     }
 
     /// Gives a turn to a link that was taken from a list of those whose turn was cut, and plans its next
@@ -251,6 +284,7 @@ impl<P: PortSet> Forwarder<P> {
             [runner] if runner.load.is_high(now) => Pace::Round(now + ROUND),
             [_] => Pace::Exact,
             _ if self.load.quiet.is_high(now) => Pace::Round(now + ROUND),
+            _ if self.load.rests(now) => Pace::RoundOrDue(self.load.rest),
             _ if self.load.all.is_high(now) || !self.load.for_round.is_empty() => {
                 Pace::RoundOrDue(self.load.round)
             }
@@ -269,6 +303,22 @@ impl LoadOfLinks {
             self.wait_for_round(link, runner);
         }
         runner.waits_in != WaitsIn::None
+    }
+
+    /// Lets the links under high load wait until `until`.
+    pub(super) fn rest(&mut self, until: Nanos) {
+        self.rest = until;
+        self.round = until;
+    }
+
+    /// Returns true if links under high load wait for the end of a rest.
+    pub(super) fn rests(&self, now: Nanos) -> bool {
+        now < self.rest
+    }
+
+    /// Returns the time of the next step in a rest, if another link has something to do at `next`.
+    pub(super) fn end_of_rest(&self, next: Option<Nanos>) -> Nanos {
+        next.map_or(self.rest, |next| next.min(self.rest))
     }
 
     /// Returns the time of the next round if a link waits for it.

@@ -40,7 +40,8 @@ pub trait Wakes {
 /// leave at most one core, they would starve the threads of the ends, so after 3 ms it becomes an ordinary thread until it
 /// sleeps again. On more cores it rests for half a millisecond every 10 ms, because a thread that uses more than 95 % of a
 /// second is suspended by the kernel for 50 ms, in which a receive ring overflows (`sched_rt_runtime_us`;
-/// kernel/sched/deadline.c, the fair server).
+/// kernel/sched/deadline.c, the fair server). A caller that has work to put off can avoid both: it rests when
+/// [`Waiter::must_rest`] says so, and sleeps between what it cannot put off.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     cpu: CpuUse,
@@ -53,6 +54,8 @@ pub struct Waiter {
     has_few_cores: bool,
     /// Whether it is an ordinary thread at present.
     has_left_real_time: bool,
+    /// The longest time for which it stays awake if its caller can rest.
+    longest_stint: Nanos,
     /// The time since which the thread has not slept.
     awake: Nanos,
 }
@@ -106,6 +109,7 @@ impl Waiter {
             real_time,
             has_few_cores: are_few(cpu::available(), threads),
             has_left_real_time: false,
+            longest_stint: longest_stint(cpu::available(), threads),
             awake: clock::now(),
         }
     }
@@ -145,6 +149,13 @@ impl Waiter {
             return self.awake;
         }
         now
+    }
+
+    /// Returns the end of the rest that a real-time thread must begin at `now`, because it has been awake for as long as
+    /// it may. In a rest, it sleeps between those parts of its work that cannot wait.
+    pub fn must_rest(&self, now: Nanos) -> Option<Nanos> {
+        let is_long = now > self.awake + self.longest_stint;
+        (is_long && self.real_time && !self.has_left_real_time).then(|| now + REST)
     }
 
     /// Returns whether there is time to sleep before `until`; if not, the caller must spin.
@@ -234,6 +245,14 @@ impl Waiter {
 /// Returns whether this number of threads that stay awake leaves at most one of the cores.
 fn are_few(cores: usize, threads: usize) -> bool {
     cores <= threads + 1
+}
+
+/// Returns the longest time for which each of `threads` real-time threads stays awake between two rests. All of them
+/// leave the time of one core to others, and each leaves the part of a second for which the kernel would suspend it.
+fn longest_stint(cores: usize, threads: usize) -> Nanos {
+    let each = if are_few(cores, threads) { 82 } else { 94 };
+    let busy = (100 * cores.saturating_sub(1) / threads.max(1)).clamp(10, each) as u64;
+    Nanos(REST.0 * busy / (100 - busy))
 }
 
 /// Makes the calling thread wake up with as little delay as an ordinary thread can have.
@@ -333,6 +352,22 @@ mod tests {
             assert!(are_few(1, threads) && are_few(most, threads), "{threads}");
             assert!(!are_few(most + 1, threads), "{threads}");
         }
+    }
+
+    #[test]
+    fn real_time_threads_leave_the_time_of_one_core_and_the_kernels_share_of_a_second() {
+        let busy = |cores, threads| {
+            let stint = longest_stint(cores, threads).0 as f64;
+            stint / (stint + REST.0 as f64)
+        };
+        for (cores, threads) in [(2, 1), (2, 2), (4, 4), (16, 16), (64, 16)] {
+            let all = busy(cores, threads) * threads as f64;
+            assert!(all <= cores as f64 - 1.0 + 1e-6, "{cores} {threads} {all}");
+            assert!(busy(cores, threads) < 0.95, "{cores} {threads}");
+        }
+        // Few threads stay awake for as long as possible, but never for as long as they would without rests.
+        assert!(longest_stint(2, 1) > Nanos(2_400_000) && longest_stint(2, 1) < LONGEST_STINT);
+        assert!(longest_stint(8, 1) > Nanos(8_000_000) && longest_stint(8, 1) < LONGEST_AWAKE);
     }
 
     #[test]

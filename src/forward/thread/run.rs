@@ -45,7 +45,11 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
                     .collect();
             }
             match self.forwarder.step(now, lead) {
-                NextStep::Now => {}
+                NextStep::Now => {
+                    if let Some(until) = self.waiter.must_rest(now) {
+                        self.forwarder.rest(until);
+                    }
+                }
                 NextStep::At(at) => {
                     self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0))))
                 }
@@ -57,7 +61,9 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
     /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
     /// high load, until the next round.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
-        self.forwarder.note_wait(until);
+        if !self.forwarder.rests(now) {
+            self.forwarder.note_wait(until);
+        }
         match self.forwarder.pace(now) {
             Pace::Exact => {}
             Pace::Round(round) => return self.waiter.coarse_sleep(round),
