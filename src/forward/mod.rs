@@ -327,7 +327,7 @@ impl<P: PortSet> Forwarder<P> {
     fn rings_fill(&mut self, now: Nanos) -> bool {
         let first = self.next_arrival().map(|(at, _)| at);
         let ForwarderShared { rings, bound, .. } = &mut self.shared;
-        rings.note(first, now, bound);
+        rings.note(first, now, bound.limit_of_rings(), bound);
         rings.is_overload()
     }
 

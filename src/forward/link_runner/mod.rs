@@ -165,8 +165,8 @@ impl LinkRunner {
     /// Notes how late the first packet is that waits to leave.
     fn note_arrears<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>) {
         let due = self.departures.iter().filter_map(Departures::next_due);
-        self.arrears
-            .note(due.min(), shared.latest, &mut shared.bound);
+        let ForwarderShared { latest, bound, .. } = shared;
+        self.arrears.note(due.min(), *latest, bound.limit(), bound);
     }
 
     /// Prepares the packets that are due at the future time `at` and sends them then. Returns the
