@@ -15,6 +15,8 @@ mod held_frames;
 mod lateness_histogram;
 mod least_delays;
 mod link_runner;
+#[cfg(test)]
+mod long_run_tests;
 mod observed;
 mod observers;
 pub(crate) mod overload;
@@ -498,7 +500,13 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     let mut forwarder = Forwarder::new(ports.into(), usize::MAX);
     let budget = LateBudget::DEFAULT;
     forwarder.add_link(PortId::SEPARATE_SETS, link, Rules::default(), budget, None);
-    let mut now = Nanos::ZERO;
+    run_until_idle(&mut forwarder, Nanos::ZERO);
+    let sets = <[MemoryPort; 2]>::try_from(forwarder.shared.sets);
+    sets.unwrap_or_else(|_| unreachable!("both are there still"))
+}
+
+/// Runs a forwarder in virtual time from `now` until no frame is on its way. Returns the time then.
+fn run_until_idle(forwarder: &mut Forwarder<MemoryPort>, mut now: Nanos) -> Nanos {
     loop {
         let next = match forwarder.step(now, Nanos::ZERO) {
             NextStep::Now => continue,
@@ -508,9 +516,7 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
         let arrivals = forwarder.sets().iter().filter_map(MemoryPort::next_arrival);
         match arrivals.chain(next).min() {
             Some(at) => now = at,
-            None => break,
+            None => return now,
         }
     }
-    let sets = <[MemoryPort; 2]>::try_from(forwarder.shared.sets);
-    sets.unwrap_or_else(|_| unreachable!("both are there still"))
 }
