@@ -74,9 +74,10 @@ peers: build ## netem and queues beside the kernel's, in a user-mode Linux: the 
 	@scripts/need linux.uml user-mode-linux insmod kmod tc iproute2
 	$(CARGO) bench --locked --bench netem
 
-soak: soak-tools ci-files ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, 30 minutes of 1,000 links whose interfaces come and go, 10^9 packets through one link, 30 minutes of four clients that ask the API for what costs most, the API against its document, the page for everybody, 200 runs by Slurm, twenty links at a container of Podman, 30 minutes on the host's network
+soak: soak-tools ci-files ## the full volumes: the laws of all effects and the same ten per cent off, 10 GB of TCP and 1 GB of UDP through cut trains, rates for 10 s, 1,000 kills, 30 minutes of 50 clients, 30 minutes of a link changed every second, 30 minutes of 1,000 links that change and whose interfaces come and go, 10^9 packets through one link and as many through the forwarder, 30 minutes of four clients that ask the API for what costs most, the API against its document, the page for everybody, 200 runs by Slurm, twenty links at a container of Podman, 30 minutes on the host's network
 	FARWIRE_SOAK=1 $(CARGO) test --locked -p farwire-model --test laws
 	FARWIRE_SOAK=1 $(CARGO) test --release --locked -p farwire-netio --test allocations
+	FARWIRE_SOAK=1 $(CARGO) test --release --locked -p farwire --lib a_billion_packets
 	for suite in traffic hostile live page slurm emulate::soak emulate::links::soak host_network::soak; do \
 		FARWIRE_SOAK=1 $(CARGO) test --release --locked --test system -- --test-threads=1 $$suite:: || exit 1; \
 	done

@@ -13,7 +13,10 @@ mod departures_by_kind;
 pub(crate) mod fuzzing;
 mod held_frames;
 mod lateness_histogram;
+mod least_delays;
 mod link_runner;
+#[cfg(test)]
+mod long_run_tests;
 mod observed;
 mod observers;
 pub(crate) mod overload;
@@ -49,6 +52,7 @@ use allowance::{Intake, IntakeCost};
 use capture::{Tap, TimeShare};
 use conditions::Rules;
 use held_frames::HeldFrames;
+use least_delays::LeastDelays;
 use link_runner::{ForwarderShared, LinkRunner, TurnEnd};
 use overload::{Arrears, CpuClock, LateLimit, LatenessBound};
 pub(crate) use packet_fields::packet_fields;
@@ -57,7 +61,7 @@ use record::lateness::{FlowDepartures, LateBudget};
 use record::summary::PacketLogSummary;
 use round_trips::RoundTripTimes;
 use send_batch::SendBatch;
-use stats::{EmulatorLoss, QueueState, Stats};
+use stats::{EmulatorLoss, QueueState, StallStats, Stats};
 use turns::LoadOfLinks;
 pub(crate) use turns::Pace;
 
@@ -84,8 +88,8 @@ pub(crate) struct Forwarder<P: PortSet> {
     load: LoadOfLinks,
     /// The time that captures may take.
     captures: TimeShare,
-    /// The time that every arrival can wait, because no packet is due sooner.
-    min_delay: Nanos,
+    /// The delays that every arrival can wait, because no packet is due sooner.
+    least_delays: LeastDelays,
     /// The links that have had a turn in this step, with the times of their next turns.
     served: Vec<(u32, TurnEnd)>,
 }
@@ -160,10 +164,11 @@ impl<P: PortSet> Forwarder<P> {
                 bound: LatenessBound::in_virtual_time(),
                 rings: Arrears::default(),
                 intake_cost: IntakeCost::default(),
+                stalls: StallStats::default(),
             },
             load: LoadOfLinks::default(),
             captures: TimeShare::default(),
-            min_delay: LONGEST_WAIT,
+            least_delays: LeastDelays::default(),
             served: Vec::new(),
         }
     }
@@ -204,7 +209,7 @@ impl<P: PortSet> Forwarder<P> {
             log,
             captures,
         );
-        self.min_delay = self.min_delay.min(runner.least_delay());
+        self.least_delays.push(runner.least_delay());
         self.runners.push(runner);
     }
 
@@ -344,7 +349,7 @@ impl<P: PortSet> Forwarder<P> {
     fn rings_fill(&mut self, now: Nanos) -> bool {
         let first = self.next_arrival().map(|(at, _)| at);
         let ForwarderShared { rings, bound, .. } = &mut self.shared;
-        rings.note(first, now, bound);
+        rings.note(first, now, bound.limit_of_rings(), bound);
         rings.is_overload()
     }
 
@@ -362,15 +367,14 @@ impl<P: PortSet> Forwarder<P> {
     /// Records a time in which the host did not run this thread.
     #[cold]
     pub(crate) fn stalled(&mut self, stall: Stall) {
-        self.runners
-            .iter_mut()
-            .for_each(|runner| runner.stalled(stall));
+        self.shared.stalls.note(stall);
     }
 
     /// Returns true if packets that arrive until `until` can wait until then, because none is due
     /// sooner.
     pub(crate) fn can_wait(&self, now: Nanos, until: Nanos) -> bool {
-        until <= now + self.min_delay
+        let wait = self.least_delays.least().unwrap_or(LONGEST_WAIT);
+        until <= now + wait.min(LONGEST_WAIT)
     }
 
     /// Returns true if anything has arrived since the last step.
@@ -400,11 +404,11 @@ impl<P: PortSet> Forwarder<P> {
     ) -> Result<Nanos, ConfigError> {
         // The former conditions apply to packets that arrived earlier.
         let at = self.take_in(now).unwrap_or(now);
-        let at = self.runners[link].change(at, new)?;
+        let runner = &mut self.runners[link];
+        let at = runner.change(at, new)?;
+        self.least_delays.set(link, runner.least_delay());
         let number = u32::try_from(link).expect("far fewer links");
         self.agenda.set(number, Some(Nanos::ZERO));
-        let least = self.runners.iter().map(LinkRunner::least_delay).min();
-        self.min_delay = least.map_or(LONGEST_WAIT, |least| least.min(LONGEST_WAIT));
         Ok(at)
     }
 
@@ -456,6 +460,7 @@ impl<P: PortSet> Forwarder<P> {
         let runner = &mut self.runners[link];
         let ends = runner.ports;
         let stats = runner.stats();
+        stats.stalls = self.shared.stalls;
         for side in [Side::A, Side::B] {
             let set = ends[side.index()].set();
             let missed = self.shared.sets[set].missed();
@@ -512,7 +517,13 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
     let mut forwarder = Forwarder::new(ports.into(), usize::MAX);
     let budget = LateBudget::DEFAULT;
     forwarder.add_link(PortId::SEPARATE_SETS, link, Rules::default(), budget, None);
-    let mut now = Nanos::ZERO;
+    run_until_idle(&mut forwarder, Nanos::ZERO);
+    let sets = <[MemoryPort; 2]>::try_from(forwarder.shared.sets);
+    sets.unwrap_or_else(|_| unreachable!("both are there still"))
+}
+
+/// Runs a forwarder in virtual time from `now` until no frame is on its way. Returns the time then.
+fn run_until_idle(forwarder: &mut Forwarder<MemoryPort>, mut now: Nanos) -> Nanos {
     loop {
         let next = match forwarder.step(now, Nanos::ZERO) {
             NextStep::Now => continue,
@@ -522,9 +533,7 @@ pub fn run_to_end(ports: [MemoryPort; 2], link: Link) -> [MemoryPort; 2] {
         let arrivals = forwarder.sets().iter().filter_map(MemoryPort::next_arrival);
         match arrivals.chain(next).min() {
             Some(at) => now = at,
-            None => break,
+            None => return now,
         }
     }
-    let sets = <[MemoryPort; 2]>::try_from(forwarder.shared.sets);
-    sets.unwrap_or_else(|_| unreachable!("both are there still"))
 }

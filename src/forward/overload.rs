@@ -26,8 +26,13 @@ pub(super) struct LatenessBound {
 /// Returns the CPU time of the forwarder's thread.
 pub(crate) type CpuClock = Box<dyn Fn() -> Nanos>;
 
+/// The longest time that frames may wait in the rings, whatever the limit, before the links that fill
+/// them lose their own frames. It does not grow with the limit, because the rings have no more room
+/// then: at 300,000 packets per second they overflow after 50 ms.
+const RINGS_LIMIT: Nanos = Nanos::from_millis(10);
+
 /// Says since when a link or the rings have been in arrears: each turn began with packets that were
-/// late by more than a quarter of the limit, and the forwarder has not waited between two turns.
+/// late by more than a quarter of a limit, and the forwarder has not waited between two turns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arrears {
     since: Option<Since>,
@@ -109,6 +114,16 @@ impl LatenessBound {
         }
     }
 
+    /// Returns the limit of the packets that wait to leave.
+    pub(super) fn limit(&self) -> Nanos {
+        self.limit.0
+    }
+
+    /// Returns the limit of the frames that wait in the rings.
+    pub(super) fn limit_of_rings(&self) -> Nanos {
+        self.limit.0.min(RINGS_LIMIT)
+    }
+
     /// Returns the due time before which packets are too late at `now`.
     pub(super) fn too_late_before(&self, now: Nanos) -> Nanos {
         now - self.limit.0
@@ -122,23 +137,32 @@ impl LatenessBound {
 }
 
 impl Arrears {
-    /// Notes at `now`, when a turn begins, the time at which the first packet was due.
+    /// Notes at `now`, when a turn begins, the time at which the first packet was due. `limit` is one of
+    /// the limits of `bound`.
     ///
     /// The forwarder is overloaded if the arrears have lasted while its thread ran for three quarters of
     /// the limit. Packets that it cannot send in time become later by at most the time that passes, so
     /// none of them reaches the limit sooner. A host that does not run the thread makes packets late,
     /// too. That is no overload as long as the thread has run for less than half of the time.
     #[inline]
-    pub(super) fn note(&mut self, first_due: Option<Nanos>, now: Nanos, bound: &mut LatenessBound) {
-        let quarter = Nanos(bound.limit.0.0 / 4);
+    pub(super) fn note(
+        &mut self,
+        first_due: Option<Nanos>,
+        now: Nanos,
+        limit: Nanos,
+        bound: &mut LatenessBound,
+    ) {
+        let quarter = Nanos(limit.0 / 4);
         match first_due.filter(|due| *due + quarter < now) {
             None => *self = Self::default(),
-            Some(due) => self.last_until(now, due + quarter, bound),
+            Some(due) => self.last_until(now, due + quarter, Nanos(3 * quarter.0), bound),
         }
     }
 
+    /// Notes that arrears which begin at `begun` at the latest last until `now`. They are an overload
+    /// if the thread has run for `most` meanwhile.
     #[cold]
-    fn last_until(&mut self, now: Nanos, begun: Nanos, bound: &mut LatenessBound) {
+    fn last_until(&mut self, now: Nanos, begun: Nanos, most: Nanos, bound: &mut LatenessBound) {
         let cpu = bound.cpu();
         bound.has_arrears = true;
         let from_now = Since {
@@ -150,7 +174,7 @@ impl Arrears {
         let since = *self.since.insert(unbroken.unwrap_or(from_now));
         let ran = cpu - since.cpu;
         let is_starved = ran + ran < now - since.time;
-        self.is_overload = !is_starved && ran >= Nanos(bound.limit.0.0 / 4 * 3);
+        self.is_overload = !is_starved && ran >= most;
     }
 
     /// Returns true if the forwarder could not keep up when the latest turn began.
@@ -194,7 +218,8 @@ mod tests {
         let step = |&(now, ran): &(u64, u64)| {
             cpu.set(Nanos::from_millis(ran));
             bound.time_has_passed();
-            arrears.note(due, Nanos::from_millis(1_000 + now), &mut bound);
+            let (now, limit) = (Nanos::from_millis(1_000 + now), bound.limit());
+            arrears.note(due, now, limit, &mut bound);
             arrears.is_overload()
         };
         steps.iter().map(step).collect()
@@ -227,11 +252,8 @@ mod tests {
         let mut turn = |bound: &mut LatenessBound, due: u64, now: u64, ran: u64| {
             cpu.set(Nanos::from_millis(ran));
             bound.time_has_passed();
-            arrears.note(
-                Some(Nanos::from_millis(due)),
-                Nanos::from_millis(now),
-                bound,
-            );
+            let [due, now] = [due, now].map(Nanos::from_millis);
+            arrears.note(Some(due), now, bound.limit(), bound);
             arrears.is_overload()
         };
         // The processor stops for 6 ms and then for 10 ms, which counts as the thread's time.
@@ -257,10 +279,23 @@ mod tests {
             is_overload: true,
         };
         let late = Some(Nanos::from_millis(8));
-        arrears.note(late, Nanos::from_millis(10), &mut bound);
+        let (now, limit) = (Nanos::from_millis(10), bound.limit());
+        arrears.note(late, now, limit, &mut bound);
         assert!(!arrears.is_overload());
         arrears.is_overload = true;
-        arrears.note(None, Nanos::from_millis(10), &mut bound);
+        arrears.note(None, now, limit, &mut bound);
         assert!(!arrears.is_overload());
+    }
+
+    #[test]
+    fn frames_in_the_rings_have_the_limit_of_packets_if_that_is_short() {
+        let limits = |text: &str| {
+            let bound = LatenessBound::new(text.parse().unwrap(), Box::new(|| Nanos::ZERO));
+            [bound.limit(), bound.limit_of_rings()].map(|limit| limit.0 / 1_000_000)
+        };
+        assert_eq!(
+            ["1ms", "10ms", "10s"].map(limits),
+            [[1, 1], [10, 10], [10_000, 10]]
+        );
     }
 }

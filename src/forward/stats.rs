@@ -87,8 +87,11 @@ pub(crate) struct Stats {
     pub(crate) departure: DepartureErrors,
     /// The part of this error before the call that sent the packet.
     hand_over: Lateness,
-    /// The times in which the host did not run the forwarder's thread.
+    /// The stalls of the forwarder until the link's latest turn or reading. They are recorded once for
+    /// all links.
     pub(crate) stalls: StallStats,
+    /// The packets that were due during a stall.
+    stall_departures: u64,
     /// The departures by kind of packets.
     pub(crate) flows: DeparturesByKind,
     /// The most bytes held at any time.
@@ -165,7 +168,9 @@ impl Stats {
         sending: SendTimes,
         packets: u64,
     ) {
-        self.stalls.departed(due, packets);
+        if self.stalls.latest_includes(due) {
+            self.stall_departures += packets;
+        }
         let late = |at: Nanos| Nanos(at.0.saturating_sub(due.0)) + clamped;
         let are_late = self.departure.record(late(sending.ended), packets);
         self.hand_over.record(late(sending.begun), packets);
@@ -175,6 +180,17 @@ impl Stats {
     /// Returns the distribution of departure errors.
     pub(crate) fn departure_error(&self) -> DepartureSummary {
         self.departure.summary(&self.hand_over)
+    }
+
+    /// Returns the stalls, if there was one, and the packets of the link that were due during them.
+    pub(super) fn stall_summary(&self) -> Option<StallSummary> {
+        let stalls = self.stalls;
+        (stalls.count > 0).then_some(StallSummary {
+            count: stalls.count,
+            total_ns: stalls.total.0,
+            longest_ns: stalls.longest.0,
+            departures: self.stall_departures,
+        })
     }
 
     /// Returns the departure errors in buckets.
@@ -311,13 +327,11 @@ impl LatenessBuckets {
 }
 
 /// Stalls: times in which a thread that only read the clock did not run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StallStats {
     count: u64,
     total: Nanos,
     longest: Nanos,
-    /// The packets that were due during a stall.
-    departures: u64,
     latest: Option<Stall>,
 }
 
@@ -331,20 +345,10 @@ impl StallStats {
         self.latest = Some(stall);
     }
 
-    fn departed(&mut self, due: Nanos, packets: u64) {
-        let was_in_it = |stall: Stall| due > stall.from && due <= stall.to;
-        if self.latest.is_some_and(was_in_it) {
-            self.departures += packets;
-        }
-    }
-
-    fn summary(&self) -> Option<StallSummary> {
-        (self.count > 0).then_some(StallSummary {
-            count: self.count,
-            total_ns: self.total.0,
-            longest_ns: self.longest.0,
-            departures: self.departures,
-        })
+    /// Returns true if the latest stall includes this time.
+    fn latest_includes(&self, time: Nanos) -> bool {
+        self.latest
+            .is_some_and(|stall| time > stall.from && time <= stall.to)
     }
 }
 
@@ -372,7 +376,7 @@ pub(super) fn summary(
         shares: stats.shares.clone(),
         delays: stats.delays.clone(),
         departure_error: stats.departure_error(),
-        stalls: stats.stalls.summary(),
+        stalls: stats.stall_summary(),
         rings_full: rings_full(stats.missed_by_any).collect(),
         peak_held_bytes: stats.peak_bytes,
         held_limit_bytes,

@@ -13,6 +13,7 @@ use netio::{
 };
 use proptest::prelude::*;
 use record::lateness::{self, LinkDepartures, Traffic};
+use record::summary::StallSummary;
 use record::{Figure, Metric, Statistic};
 
 use super::departures::{Changes, ScheduledDeparture};
@@ -61,6 +62,10 @@ struct Conditions {
 }
 
 fn link(conditions: Conditions) -> Link {
+    Link::new(&config(conditions)).unwrap()
+}
+
+fn config(conditions: Conditions) -> LinkConfig {
     let stages = |way: &str| {
         let delay = Effect::Delay(Delay {
             time: conditions.delay,
@@ -75,7 +80,7 @@ fn link(conditions: Conditions) -> Link {
             });
         named.collect()
     };
-    Link::new(&LinkConfig::new(3, stages("up"), stages("down"))).unwrap()
+    LinkConfig::new(3, stages("up"), stages("down"))
 }
 
 type InMemory = Forwarder<MemoryPort>;
@@ -100,6 +105,21 @@ fn one_link<P: PortSet>(
 fn with_link(link: Link, gso: bool, memory: usize) -> InMemory {
     let ports = [MemoryPort::new(gso), MemoryPort::new(gso)];
     one_link(ports, link, memory, None)
+}
+
+/// Creates a forwarder with links between two ports each, which follow each other.
+fn with_links(links: u16, conditions: Conditions) -> InMemory {
+    let ports = (0..2 * links).map(|_| MemoryPort::new(true));
+    let mut forwarder = Forwarder::new(ports.collect(), 1 << 24);
+    for number in 0..links {
+        let ends = [0, 1].map(|side| PortId {
+            set: 2 * number + side,
+            port: 0,
+        });
+        let budget = LateBudget::DEFAULT;
+        forwarder.add_link(ends, link(conditions), Rules::default(), budget, None);
+    }
+    forwarder
 }
 
 /// Creates a link whose upward direction has these `stages`, named by their numbers.
@@ -504,6 +524,57 @@ fn a_change_applies_to_later_arrivals_only() {
         assert_eq!(sent.departure, Nanos(due(n)).max(Nanos(150_000)), "{n}");
     }
     assert_eq!(forwarder.stats(0).counters(Side::A).late, 0);
+}
+
+#[test]
+fn arrivals_may_wait_for_the_least_present_delay_of_all_links() {
+    let delayed_by = |micros| Conditions {
+        delay: Nanos::from_micros(micros),
+        ..Conditions::default()
+    };
+    let mut forwarder = with_links(2, delayed_by(300));
+    let longest = |forwarder: &InMemory| {
+        let may_wait = |micros: &u64| forwarder.can_wait(Nanos(0), Nanos::from_micros(*micros));
+        (0..5_000).take_while(may_wait).last()
+    };
+    assert_eq!(longest(&forwarder), Some(300));
+    // One link at a time gets another delay, and no wait is longer than a millisecond.
+    for (link, micros, expected) in [(0, 100, 100), (0, 4_000, 300), (1, 4_000, 1_000)] {
+        let new = NewConditions {
+            paths: CheckedPaths::new(config(delayed_by(micros)).paths).unwrap(),
+            ..NewConditions::default()
+        };
+        forwarder.change(link, Nanos(0), new).unwrap();
+        assert_eq!(longest(&forwarder), Some(expected));
+    }
+}
+
+#[test]
+fn a_stall_counts_for_every_link_and_the_packets_that_were_due_for_their_own() {
+    let conditions = Conditions {
+        delay: Nanos::from_millis(1),
+        ..Conditions::default()
+    };
+    let mut forwarder = with_links(2, conditions);
+    forwarder.shared.sets[0].arrive(frame(Nanos(0), 0, 1));
+    forwarder.step(Nanos(0), Nanos::ZERO);
+    forwarder.stalled(Stall {
+        from: Nanos(500_000),
+        to: Nanos(2_000_000),
+    });
+    forwarder.shared.sets[2].arrive(frame(Nanos(2_500_000), 0, 1));
+    run(&mut forwarder, Nanos(2_500_000), 0);
+    for (link, departures) in [(0, 1), (1, 0)] {
+        let stats = forwarder.stats(link);
+        assert_eq!(stats.sent[0], 1);
+        let expected = StallSummary {
+            count: 1,
+            total_ns: 1_500_000,
+            longest_ns: 1_500_000,
+            departures,
+        };
+        assert_eq!(stats.stall_summary(), Some(expected));
+    }
 }
 
 /// Begins a packet log in `file`.

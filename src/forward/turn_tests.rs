@@ -149,11 +149,14 @@ pub(super) struct Setting {
     pub(super) refuses: Option<usize>,
     /// The time for which the forwarder stays awake before it rests, if it does.
     pub(super) stint: Option<Nanos>,
+    /// The lateness at which packets are dropped.
+    pub(super) limit: LateLimit,
 }
 
 impl Default for Setting {
     fn default() -> Self {
         Self {
+            limit: LateLimit::DEFAULT,
             delay: Nanos::from_millis(5),
             take: Nanos::ZERO,
             drop: Nanos::ZERO,
@@ -172,21 +175,8 @@ const STALL: Nanos = Nanos::from_millis(30);
 /// Passes these streams through `links` links of 5 ms each until all packets are gone. `stall` is
 /// the time at which the host stops running the forwarder for [`STALL`].
 fn pass(links: u32, streams: &[Stream], stall: Option<Nanos>) -> Forwarder<BusyPorts> {
-    pass_taking(Nanos::ZERO, links, streams, stall)
-}
-
-/// Does the same where taking a frame from the rings takes time.
-fn pass_taking(
-    take: Nanos,
-    links: u32,
-    streams: &[Stream],
-    stall: Option<Nanos>,
-) -> Forwarder<BusyPorts> {
-    let setting = Setting {
-        take,
-        ..Setting::default()
-    };
-    pass_frames(setting, links, frames_of(streams, DURATION), stall)
+    let frames = frames_of(streams, DURATION);
+    pass_frames(Setting::default(), links, frames, stall)
 }
 
 /// Returns the frames of these streams that arrive before `end`, with their ports.
@@ -218,6 +208,7 @@ pub(super) fn pass_frames(
         drop,
         refuses,
         stint,
+        limit,
     }: Setting,
     links: u32,
     mut waiting: Vec<(usize, Frame)>,
@@ -249,7 +240,7 @@ pub(super) fn pass_frames(
     let stalled = Rc::new(Cell::new(Nanos::ZERO));
     let (time, without) = (Rc::clone(&clock), Rc::clone(&stalled));
     let cpu_clock = move || time.get() - without.get();
-    forwarder.bound_lateness(LateLimit::DEFAULT, Box::new(cpu_clock));
+    forwarder.bound_lateness(limit, Box::new(cpu_clock));
     let mut stall = stall;
     let mut dropped: u64 = 0;
     let mut awake = Nanos::ZERO;
@@ -374,19 +365,28 @@ fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_thos
         link: 1,
         interval: Nanos::from_millis(2),
     };
-    let mut forwarder = pass_taking(Nanos(200), 2, &[busy, quiet], None);
-    let of_busy = forwarder.stats(0);
-    let refused = of_busy.lost(Side::A, EmulatorLoss::IntakeOverload);
-    let taken_in = of_busy.counters(Side::A).packets;
-    assert_eq!(refused + taken_in, 663_334);
-    assert!(refused > taken_in, "{refused} {taken_in}");
-    let lost = of_busy.lost(Side::A, EmulatorLoss::Overload);
-    assert_eq!(of_busy.sent[0] + lost, taken_in);
-    let of_quiet = forwarder.stats(1);
-    assert_eq!(of_quiet.sent[0], 100);
-    // Frames never wait in the rings for as long as the limit.
-    let latest = latest(&mut forwarder, 1);
-    assert!(latest < Nanos::from_millis(10), "{latest}");
+    // The rings have no more room for packets that may leave later.
+    for limit in ["10ms", "10s"] {
+        let setting = Setting {
+            take: Nanos(200),
+            limit: limit.parse().unwrap(),
+            ..Setting::default()
+        };
+        let frames = frames_of(&[busy, quiet], DURATION);
+        let mut forwarder = pass_frames(setting, 2, frames, None);
+        let of_busy = forwarder.stats(0);
+        let refused = of_busy.lost(Side::A, EmulatorLoss::IntakeOverload);
+        let taken_in = of_busy.counters(Side::A).packets;
+        assert_eq!(refused + taken_in, 663_334);
+        assert!(refused > taken_in, "{limit}: {refused} {taken_in}");
+        let lost = of_busy.lost(Side::A, EmulatorLoss::Overload);
+        assert_eq!(of_busy.sent[0] + lost, taken_in);
+        let of_quiet = forwarder.stats(1);
+        assert_eq!(of_quiet.sent[0], 100);
+        // Frames never wait in the rings for as long as the shorter limit.
+        let latest = latest(&mut forwarder, 1);
+        assert!(latest < Nanos::from_millis(10), "{limit}: {latest}");
+    }
 }
 
 #[test]

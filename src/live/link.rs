@@ -316,20 +316,26 @@ impl LiveLink {
         })
     }
 
-    /// Returns the values that a scrape reads.
-    ///
-    /// # Errors
-    /// Fails if the link has ended.
-    pub(crate) fn meter(&self) -> Result<LinkMeter, ForwarderEnded> {
-        let revision = lock(&self.state).in_force().number;
-        let now = self.forwarder.read(self.number)?;
-        Ok(LinkMeter::of(
+    /// Returns the values of these links that a scrape reads. Links that have ended are left out.
+    pub(crate) fn meters(links: &[Arc<Self>]) -> Vec<LinkMeter> {
+        let of_forwarders = links.chunk_by(|a, b| a.forwarder.id() == b.forwarder.id());
+        let of_one = |links: &[Arc<Self>]| -> Vec<LinkMeter> {
+            let numbers: Vec<usize> = links.iter().map(|link| link.number).collect();
+            let readings = links[0].forwarder.read_each(&numbers);
+            let read = links.iter().zip(readings);
+            read.map(|(link, now)| link.meter(&now)).collect()
+        };
+        of_forwarders.flat_map(of_one).collect()
+    }
+
+    fn meter(&self, now: &LinkReading) -> LinkMeter {
+        LinkMeter::of(
             self.name.clone(),
             self.ends.now(),
-            revision,
+            self.revision(),
             self.forwarder.id(),
-            &now,
-        ))
+            now,
+        )
     }
 
     /// Returns the number of the revision in force.
@@ -814,6 +820,34 @@ mod tests {
             conditions: RequestedConditions::Patch(patch),
             ..ChangeOrder::default()
         }
+    }
+
+    #[test]
+    fn a_scrape_reads_all_links_in_their_order_and_leaves_out_those_that_have_ended() {
+        let link = |forwarder: &ForwarderThread, name: &str| {
+            let new = NewLink {
+                name: name.to_owned(),
+                ends: ["a", "b"].map(str::to_owned).into(),
+                forwarder: forwarder.handle().clone(),
+                number: 0,
+                spec: LinkSpec::default(),
+                build: Err("a test".to_owned()),
+            };
+            Arc::new(LiveLink::new(new, Arc::default()))
+        };
+        let [first, second, ended] = [(); 3].map(|()| idle());
+        let links = [
+            link(&first, "w"),
+            link(&first, "x"),
+            link(&ended, "y"),
+            link(&second, "z"),
+        ];
+        ended.stop().unwrap();
+        let meters = LiveLink::meters(&links);
+        let names: Vec<&str> = meters.iter().map(|meter| meter.link.as_str()).collect();
+        assert_eq!(names, ["w", "x", "z"]);
+        first.stop().unwrap();
+        second.stop().unwrap();
     }
 
     #[test]

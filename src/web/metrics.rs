@@ -25,7 +25,7 @@ use super::links::{compute, unknown_link};
 use super::problem::Problem;
 use crate::forward::round_trips::RoundTripTimes;
 use crate::forward::stats::LatenessBuckets;
-use crate::live::{DirectionMeter, LinkMeter};
+use crate::live::{DirectionMeter, LinkMeter, LiveLink};
 
 /// The query of a scrape.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -64,8 +64,7 @@ pub(super) async fn scrape(
     };
     // Reading ten thousand links takes a while.
     let page = compute(&app, move || {
-        // A link that ends meanwhile is left out.
-        let meters: Vec<_> = links.iter().filter_map(|link| link.meter().ok()).collect();
+        let meters = LiveLink::meters(&links);
         format.text(match query.link {
             None => LinkCollector::total(&meters),
             Some(_) => LinkCollector::each(meters),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use model::{ConfigError, Counters, Link, Nanos, Side, Waiting};
-use netio::{PortSet, SendTimes, Spare, Stall, TxFrame};
+use netio::{PortSet, SendTimes, Spare, TxFrame};
 
 use super::allowance::{Allowance, IntakeCost, PacketCost, Share};
 use super::capture::TimeShare;
@@ -22,7 +22,7 @@ use super::overload::{Arrears, LatenessBound};
 use super::packet_log::PacketLogWriter;
 use super::recent_arrivals::RecentArrivals;
 use super::send_batch::SendBatch;
-use super::stats::{QueueState, Stats};
+use super::stats::{QueueState, StallStats, Stats};
 use super::{NewConditions, PortId};
 use conditions::Rules;
 use record::lateness::FlowDepartures;
@@ -99,6 +99,8 @@ pub(super) struct ForwarderShared<P: PortSet> {
     pub(super) rings: Arrears,
     /// The cost of taking in packets, if there are several links.
     pub(super) intake_cost: IntakeCost,
+    /// The times in which the host did not run the thread.
+    pub(super) stalls: StallStats,
 }
 
 impl<P: PortSet> ForwarderShared<P> {
@@ -165,8 +167,8 @@ impl LinkRunner {
     /// Notes how late the first packet is that waits to leave.
     fn note_arrears<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>) {
         let due = self.departures.iter().filter_map(Departures::next_due);
-        self.arrears
-            .note(due.min(), shared.latest, &mut shared.bound);
+        let ForwarderShared { latest, bound, .. } = shared;
+        self.arrears.note(due.min(), *latest, bound.limit(), bound);
     }
 
     /// Prepares the packets that are due at the future time `at` and sends them then. Returns the
@@ -187,6 +189,7 @@ impl LinkRunner {
         not_before: Nanos,
         mut allowance: Allowance,
     ) -> TurnEnd {
+        self.stats.stalls = shared.stalls;
         let sides = [self.first, self.first.other()];
         // Each packet taken in may have become this many.
         let mut drops = allowance.drops().saturating_mul(self.link.most_copies());
@@ -232,11 +235,6 @@ impl LinkRunner {
     /// Learns from a call that sent packets of this link and perhaps of others.
     pub(super) fn learn_cost(&mut self, took: Nanos, packets: u32) {
         self.cost.learn(took, packets);
-    }
-
-    /// Records a time in which the host did not run this thread.
-    pub(super) fn stalled(&mut self, stall: Stall) {
-        self.stats.stalls.note(stall);
     }
 
     /// Puts new conditions into force at `at`, or as soon after it as the link can. Returns the

@@ -15,6 +15,9 @@ use crate::forward::NewConditions;
 use crate::forward::capture::{Capture, CaptureHandle};
 use crate::forward::stats::QueueState;
 
+/// The largest number of links that are read together, because packets wait meanwhile.
+const READ_TOGETHER: usize = 8;
+
 /// A handle that sends commands to a forwarder, from any thread. The forwarder may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwarderHandle {
@@ -83,6 +86,20 @@ impl ForwarderHandle {
     /// Fails if the forwarder has ended.
     pub(crate) fn read(&self, link: usize) -> Result<LinkReading, ForwarderEnded> {
         self.ask(|done| ForwarderCommand::Read(link, done))
+    }
+
+    /// Returns the current states of these links in their order, with one round trip for several. If the
+    /// forwarder has ended, the rest is left out.
+    pub(crate) fn read_each(&self, links: &[usize]) -> impl Iterator<Item = LinkReading> {
+        let groups = links.chunks(READ_TOGETHER);
+        groups.flat_map(move |together| {
+            let (answer, answered) = mpsc::channel();
+            for link in together {
+                self.queue(ForwarderCommand::Read(*link, answer.clone()));
+            }
+            self.wakeup.ring();
+            answered
+        })
     }
 
     /// Returns the current queue and the drops of a link.
@@ -167,9 +184,14 @@ impl ForwarderHandle {
     }
 
     pub(super) fn send(&self, command: ForwarderCommand) {
+        self.queue(command);
+        self.wakeup.ring();
+    }
+
+    /// Adds a command, which the forwarder handles after the next wakeup.
+    fn queue(&self, command: ForwarderCommand) {
         // A forwarder that has died takes no commands; a caller that waits for an answer notices
         // that.
         let _ = self.commands.send(command);
-        self.wakeup.ring();
     }
 }

@@ -437,6 +437,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn several_links_are_read_in_one_round_trip_and_at_one_instant() {
+        let forwarder = start(false, &Arc::default());
+        let handle = forwarder.handle().clone();
+        let read = |links: &[usize]| {
+            let mut times: Vec<_> = handle.read_each(links).map(|link| link.at).collect();
+            let count = times.len();
+            times.dedup();
+            (count, times.len())
+        };
+        assert_eq!(read(&[0; 8]), (8, 1));
+        // Packets pass between the groups.
+        assert_eq!(read(&[0; 20]), (20, 3));
+        forwarder.stop().unwrap();
+        assert_eq!(read(&[0; 20]), (0, 0));
+    }
+
+    #[test]
     fn a_forwarder_that_dies_sets_its_flag_and_reports_the_cause() {
         let died = Arc::default();
         let forwarder = start(true, &died);

@@ -1,11 +1,12 @@
-//! A thousand links of one box for half an hour: changes, datagrams, and interfaces that go and come back.
+//! A thousand links of one box for half an hour, with one thread and with two: changes, datagrams, and interfaces that go
+//! and come back.
 
 use std::fs;
 use std::iter;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::{Street, batch, file, own_address};
 use test_support::api::{self, Listening};
@@ -14,8 +15,8 @@ use test_support::usage::heap_kib;
 
 const LINKS: usize = 1_000;
 
-/// The first links, whose conditions change.
-const CHANGED: usize = 10;
+/// The first links, whose histories are full from the beginning. In a second, one of them and one of all links change.
+const FULL: usize = 10;
 
 /// The number of changes that a link keeps, after which its history grows no further.
 const KEPT: usize = 1_000;
@@ -23,8 +24,8 @@ const KEPT: usize = 1_000;
 /// The links that carry datagrams in a second. All links have carried some within the first minute.
 const BUSY: usize = 20;
 
-/// The duration of the soak, and the time after which memory must not grow.
-const LASTS: Duration = Duration::from_secs(30 * 60);
+/// The duration of the soak with each number of threads, and the time after which memory must not grow.
+const LASTS: Duration = Duration::from_secs(15 * 60);
 const WARM_UP: Duration = Duration::from_secs(2 * 60);
 
 /// The factor by which memory may exceed its first value later.
@@ -35,6 +36,13 @@ const MORE_DESCRIPTORS: usize = 8;
 
 #[test_support::test(serial, Soak, Namespaces, Tool("ip"))]
 fn a_thousand_links_that_change_and_whose_interfaces_come_and_go_leave_memory_flat() -> Result<()> {
+    for threads in ["1", "2"] {
+        soak(threads).with_context(|| format!("with --threads {threads}"))?;
+    }
+    Ok(())
+}
+
+fn soak(threads: &str) -> Result<()> {
     let street = Street::build(LINKS)?;
     ip(&street.middle, "link set lo up")?;
     let links = file(iter::repeat_n("delay = '1ms'", LINKS))?;
@@ -42,21 +50,23 @@ fn a_thousand_links_that_change_and_whose_interfaces_come_and_go_leave_memory_fl
     // Use one heap, so that freed memory is reused.
     command.env("MALLOC_ARENA_MAX", "1");
     command.args(["emulate", "--links"]).arg(links.path());
-    command.args(api::OPEN);
+    command.args(["--threads", threads]).args(api::OPEN);
     let live = street.middle.run(|| Listening::start(&mut command))??;
-    for number in 0..CHANGED * KEPT {
-        change(&street, &live, number)?;
+    for number in 0..FULL * KEPT {
+        change(&street, &live, number % FULL, number)?;
     }
     let begun = Instant::now();
     let third = (LASTS - WARM_UP) / 3;
     let (mut round, mut first_open) = (0, None);
     let mut heap = [const { Vec::new() }; 3];
     while begun.elapsed() < LASTS {
-        change(&street, &live, round)?;
+        for links in [FULL, LINKS] {
+            change(&street, &live, round % links, round)?;
+        }
         for place in 0..BUSY {
             street.await_passage((round * BUSY + place) % LINKS)?;
         }
-        replace(&street, CHANGED + round % (LINKS - CHANGED))?;
+        replace(&street, (round + LINKS / 2) % LINKS)?;
         if let Some(passed) = begun.elapsed().checked_sub(WARM_UP) {
             let of = usize::try_from(passed.as_nanos() / third.as_nanos())?;
             heap[of.min(2)].push(heap_kib(live.pid())?);
@@ -74,7 +84,9 @@ fn a_thousand_links_that_change_and_whose_interfaces_come_and_go_leave_memory_fl
         kib.sort_unstable();
         kib.get(kib.len() / 2).copied().unwrap_or_default()
     });
-    println!("memory: {first} KiB at first, {last} KiB at last, {round} rounds");
+    println!(
+        "memory with --threads {threads}: {first} KiB at first, {last} KiB at last, {round} rounds"
+    );
     ensure!(
         first > 0 && last as f64 <= first as f64 * FLAT,
         "memory grew from {first} to {last} KiB"
@@ -82,11 +94,11 @@ fn a_thousand_links_that_change_and_whose_interfaces_come_and_go_leave_memory_fl
     live.terminate()
 }
 
-/// Changes one of the first links.
-fn change(street: &Street, live: &Listening, number: usize) -> Result<()> {
-    let link = number % CHANGED;
+/// Changes the delay of a link. `number` is that of the change.
+fn change(street: &Street, live: &Listening, link: usize, number: usize) -> Result<()> {
     let line = format!("PATCH /v1/links/x{link}-y{link}");
-    let body = format!(r#"{{"delay": "{}ms"}}"#, 1 + number / CHANGED % 40);
+    // 39 has no factor in common with the numbers of links, so a link gets another delay each time.
+    let body = format!(r#"{{"delay": "{}ms"}}"#, 2 + number % 39);
     let kind = "application/merge-patch+json";
     let answer = street
         .middle
