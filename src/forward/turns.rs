@@ -94,11 +94,11 @@ impl<P: PortSet> Forwarder<P> {
         for set in &mut self.shared.sets {
             set.refresh(now);
         }
-        // Frames that have arrived wait, so nothing after them can be decided yet.
+        // Frames that have arrived wait, so nothing after them can be decided yet, and no load after them is known.
         let horizon = self.next_arrival().map_or(now, |(at, _)| at.min(now));
         while let Some(link) = self.agenda.take(now) {
             let runner = &mut self.runners[link as usize];
-            if runner.load.is_high(now) {
+            if runner.load.is_high(horizon) {
                 self.load.wait_for_round(link, runner);
             } else {
                 let end = self.limited_turn(link, now, horizon, TurnReason::Due);
@@ -113,7 +113,7 @@ impl<P: PortSet> Forwarder<P> {
                 let runner = &mut self.runners[link as usize];
                 self.load.wait_for_round(link, runner);
             } else {
-                self.plan_next(link, end, now);
+                self.plan_next(link, end, horizon);
             }
         }
         self.served.clear();

@@ -447,8 +447,9 @@ pub(crate) mod tests {
             (count, times.len())
         };
         assert_eq!(read(&[0; 8]), (8, 1));
-        // Packets pass between the groups.
-        assert_eq!(read(&[0; 20]), (20, 3));
+        // Packets may pass between the groups.
+        let (count, times) = read(&[0; 20]);
+        assert!(count == 20 && times <= 3, "{count} {times}");
         forwarder.stop().unwrap();
         assert_eq!(read(&[0; 20]), (0, 0));
     }
