@@ -68,11 +68,18 @@ impl WanBox {
             return Ok(());
         };
         // The box would end at a container that was removed, although another one is back.
-        answers.sort_by_key(|answer| answer.index.is_none());
-        for Answer { link, index } in answers {
-            match index {
-                Some(index) => self.insert_again(link, index)?,
-                None => {
+        answers.sort_by_key(|answer| matches!(answer, Answer::Removed { .. }));
+        for answer in answers {
+            match answer {
+                Answer::Back { link, index } => self.insert_again(link, index)?,
+                Answer::Joined { link, network } => {
+                    let name = self.container(link);
+                    warn(format_args!(
+                        "container {name} has joined the network {network}, which gets no link: its packets there are not \
+                         impaired; `farwire emulate --container {name} --network {network}` inserts a link there"
+                    ));
+                }
+                Answer::Removed { link } => {
                     let name = self.container(link);
                     self.end_with_last(format!(
                         "container {name} was removed, and with it the network that it belonged to"
@@ -81,6 +88,26 @@ impl WanBox {
             }
         }
         Ok(())
+    }
+
+    /// Handles an interface that belongs to no link. If it leads to a container with a link, the container has joined another
+    /// network, which the helper is asked to name.
+    pub(super) fn follow_other(&mut self, now: &Interface) {
+        let Some(containers) = &mut self.containers else {
+            return;
+        };
+        if now.depends_on_namespace.is_none() || self.places.leased(now.index).is_some() {
+            return;
+        }
+        let leads_there = |pair: &InterfacePair| {
+            let port = pair.port(Side::A);
+            pair.is_inserted()
+                && port.lease.is_some()
+                && port.interface.depends_on_namespace == now.depends_on_namespace
+        };
+        if let Some(link) = self.pairs.iter().position(leads_there) {
+            containers.name_network(link, now.index);
+        }
     }
 
     /// Inserts a link again, whose container is connected to the host's interface with this number now.
@@ -121,6 +148,10 @@ impl WanBox {
         for side in [Side::A, Side::B] {
             let now = Interface::by_index(pair.port(side).interface.index);
             pair.pass_on(side, now.is_ok_and(|now| now.carrier))?;
+        }
+        // The container may have joined more networks while its link was lost.
+        for found in Interface::all().into_iter().flatten() {
+            self.follow_other(&found);
         }
         Ok(())
     }

@@ -266,6 +266,10 @@ impl WanBox {
                 self.lose(link, side)?;
             }
         }
+        // A container may have joined a network since its links were found.
+        for found in now.values() {
+            self.follow_other(found);
+        }
         while self.stop.cause().is_none() {
             let has_answers = self.wait()?;
             self.follow_all()?;
@@ -343,10 +347,17 @@ impl WanBox {
             return Ok(());
         }
         let back = self.places.waiting(&change.name);
-        match back.filter(|_| !change.gone) {
-            Some((link, side)) => self.take_again(link, side),
-            None => Ok(()),
+        if let Some((link, side)) = back.filter(|_| !change.gone) {
+            return self.take_again(link, side);
         }
+        if let Some(containers) = self.containers.as_mut().filter(|_| change.gone) {
+            containers.forget(change.index);
+        } else if self.containers.is_some()
+            && let Ok(Some(now)) = look(change.index)
+        {
+            self.follow_other(&now);
+        }
+        Ok(())
     }
 
     /// Handles an interface that has left the namespace: the other side loses its carrier, as if a

@@ -247,6 +247,56 @@ fn a_container_that_changes_its_network_gets_its_link_at_the_new_interface() -> 
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_network_that_a_container_joins_is_named_and_one_that_it_leaves_ends_no_other_link()
+-> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let text = ip(&own.ns, "-brief link show eth0")?;
+    let mac = text.split_whitespace().nth(2).context("no address")?;
+    let pid = own.pid();
+    let knows_networks = format!(
+        r#"
+        case "$*" in
+            *Networks*)
+                echo '/web {{"front": {{"MacAddress": "{mac}"}}, "back": {{"MacAddress": "02:00:00:00:00:05"}}}}';;
+            *) echo {pid};;
+        esac"#
+    );
+    engines.add("podman", &knows_networks)?;
+    ip(&bridged.host, "link add br1 type bridge")?;
+    ip(&bridged.host, "link set br1 up")?;
+    let join = || -> Result<()> {
+        let peer = format!("peer name eth1 address 02:00:00:00:00:05 netns {pid}");
+        ip(&bridged.host, &format!("link add veth5 type veth {peer}"))?;
+        ip(&bridged.host, "link set veth5 master br1 up")?;
+        ip(&own.ns, "link set eth1 up").map(drop)
+    };
+    let line = "--container web --delay 20ms";
+    let start = |line| WanBox::start_at(engines.farwire(), &bridged.host, line);
+    let is_impaired = || -> Result<()> {
+        let least = bridged.least_rtt_ms()?;
+        ensure!(least >= 40.0, "{least} ms");
+        Ok(())
+    };
+    let mut wan = start(line)?;
+    join()?;
+    wan.await_line("container web has joined the network back, which gets no link")?;
+    wan.await_line("`farwire emulate --container web --network back` inserts a link there")?;
+    start("--container web --network back")?.stop()?;
+    ip(&bridged.host, "link del veth5")?;
+    is_impaired()?;
+    wan.stop()?;
+
+    join()?;
+    let mut wan = start(line)?;
+    ip(&bridged.host, "link del veth5")?;
+    wan.await_line("veth5 is gone: waiting for container web")?;
+    is_impaired()?;
+    let links = wan.stop_links()?;
+    ensure!(links.len() == 2, "{links:?}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result<()> {
     let (bridged, _own, engines) = web()?;
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
