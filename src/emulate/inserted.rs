@@ -7,6 +7,7 @@ use model::Side;
 use netio::iface::Interface;
 
 use super::containers::{Answer, ContainerWatcher};
+use super::holder::NOT_MADE;
 use super::pair::InterfacePair;
 use super::{WanBox, attach, port};
 use crate::notes::{log, warn};
@@ -158,10 +159,11 @@ impl WanBox {
 
     /// Makes a new pair at the host's interface with this number, and inserts the link there.
     fn take_anew(&mut self, link: usize, index: u32) -> Result<InterfacePair, Failure> {
+        // If this process is killed from here on, the holder restores both.
+        self.holder.set_interfaces(link, [index, NOT_MADE]);
         let (names, insertion) = attach::again(index, &self.leases)?;
         let [a, b] = names.each_ref();
         let indices = [index, Interface::find(b).or_machine()?.index];
-        // If this process is killed from here on, the holder restores both.
         self.holder.set_interfaces(link, indices);
         let found = [port::find(a, self.force)?, port::find(b, self.force)?];
         let taken = InterfacePair::take(found, Some(insertion), &self.leases);

@@ -4,12 +4,15 @@
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use caps::Capability;
+use netio::iface::LinkWatcher;
 use netio::netns::NetNs;
 use netio::veth::HostEnd;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -315,6 +318,47 @@ fn a_killed_emulator_leaves_the_network_as_it_was() -> Result<()> {
     })?;
     let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
     process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    Ok(())
+}
+
+/// Each change of an interface that the insertion makes is a step of it.
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_emulator_that_is_killed_at_any_step_of_the_insertion_leaves_the_network_as_it_was()
+-> Result<()> {
+    const KILLS: usize = 12;
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let line = format!("--pid {} --loss 100%", own.pid());
+    let mut watcher = bridged.host.run(LinkWatcher::new)??;
+    let wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+    let steps = watcher.changes()?.len();
+    ensure!(steps >= 4, "{steps} steps");
+    wan.stop()?;
+    for number in 0..=KILLS {
+        watcher.changes()?;
+        let mut emulate = farwire();
+        emulate.arg("emulate").args(line.split(' '));
+        emulate.stdin(Stdio::null()).stdout(Stdio::null());
+        emulate.stderr(Stdio::null());
+        let mut emulator = bridged.host.run(|| emulate.spawn())??;
+        let mut left = steps * number / KILLS;
+        while left > 0 {
+            let mut change = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
+            // There may be fewer changes than the first time, and then all of them have been made.
+            if poll(&mut change, 2_000_u16)? == 0 {
+                break;
+            }
+            left = left.saturating_sub(watcher.changes()?.len());
+        }
+        emulator.kill()?;
+        emulator.wait()?;
+        wait_for(&format!("the state before, after kill {number}"), || {
+            Ok((bridged.state()? == state).then_some(()))
+        })?;
+        let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
+        process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    }
     Ok(())
 }
 
