@@ -418,6 +418,38 @@ db
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_labelled_container_about_which_an_engine_does_not_answer_is_named() -> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let pid = own.pid();
+    let knows_one = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=app=shop "*) echo web; echo db; echo former;;
+            "ps "*) echo db;;
+            *" -- web") echo {pid};;
+            *" -- db") echo 'Error: database is locked' >&2; exit 125;;
+            *) echo 'Error: no such container' >&2; exit 125;;
+        esac"#
+    );
+    engines.add("podman", &knows_one)?;
+    engines.add("docker", "echo 'Cannot connect to the daemon' >&2; exit 1")?;
+    let line = "--label app=shop";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    let words = "containers with label app=shop may be without a link: ";
+    wan.await_line(&format!("{words}docker: Cannot connect to the daemon"))?;
+    wan.await_line(&format!(
+        "{words}podman: container db: Error: database is locked"
+    ))?;
+    let (_, said) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(!said.contains("former"), "{said}");
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--label", "app=batch"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    let words = "podman: container db: Error: database is locked";
+    ends_with(&refused, 3, words).map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_labelled_container_without_an_end_here_is_skipped_unless_no_other_is_left() -> Result<()> {
     let bridged = Bridged::start()?;
     let (web, alone) = (bridged.connect(2)?, Container::start()?);
