@@ -415,6 +415,28 @@ fn a_link_that_cannot_be_undone_ends_with_an_error_and_restore_tries_again() -> 
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_interface_that_another_program_puts_back_into_its_bridge_is_named() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &format!("--pid {}", own.pid()))?;
+    for _ in 0..2 {
+        ip(&bridged.host, "link set veth2 master br0")?;
+        wan.await_line("another program has made veth2 a port of a bridge")?;
+        wan.forget_lines();
+        ip(&bridged.host, "link set veth2 nomaster")?;
+        // The box follows changes in their order.
+        ip(&bridged.host, "link set veth2 mtu 1400")?;
+        wan.await_line("veth2 has MTU 1400")?;
+        ip(&bridged.host, "link set veth2 mtu 1500")?;
+    }
+    wan.stop()?;
+    let after = bridged.state()?;
+    ensure!(after == state, "before: {state}\nafter: {after}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_container_that_ends_ends_its_link_with_a_message() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
