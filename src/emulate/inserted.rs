@@ -61,7 +61,8 @@ impl WanBox {
         };
         let Ok(mut answers) = containers.answers() else {
             self.containers = None;
-            let message = "the helper process that watches containers has died: a container that restarts gets no link";
+            let message = "the helper process that watches containers has died: a container that restarts gets no link until \
+                           farwire starts again";
             if self.pairs.iter().all(InterfacePair::is_gone) {
                 bail!(message);
             }

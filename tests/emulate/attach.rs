@@ -363,6 +363,21 @@ fn an_emulator_that_is_killed_at_any_step_of_the_insertion_leaves_the_network_as
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_start_that_fails_after_the_pair_is_made_leaves_the_network_as_it_was() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let taken = bridged.host.run(|| TcpListener::bind("127.0.0.1:0"))??;
+    let mut emulate = farwire();
+    emulate.args(["emulate", "--pid", &own.pid().to_string()]);
+    emulate.args(["--listen", &taken.local_addr()?.to_string()]);
+    let said = ends_with(&run_in(&bridged.host, &mut emulate)?, 2, "cannot listen on")?;
+    ensure!(!said.contains("has died"), "{said}");
+    ensure!(bridged.state()? == state, "something is left behind");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_link_whose_helper_was_killed_too_is_undone_by_the_next_start_or_by_restore() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;

@@ -315,6 +315,24 @@ fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn without_the_helper_that_watches_containers_a_link_goes_on_until_its_interface_is_gone()
+-> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    let helper = Pid::from_raw(wan.container_watcher()?.try_into()?);
+    kill(helper, Signal::SIGKILL)?;
+    wan.await_line("the helper process that watches containers has died")?;
+    let least = bridged.least_rtt_ms()?;
+    ensure!(least >= 40.0, "{least} ms");
+    drop(own);
+    let (status, said) = wan.end()?;
+    has(&said, "veth2 is gone, and with it the network")?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_signal_before_the_link_is_inserted_leaves_no_pair_behind() -> Result<()> {
     let (bridged, own, engines) = web()?;
     let state = bridged.state()?;
