@@ -21,7 +21,7 @@ use super::args::screen::{self, LiveScreen, TuiArg};
 use super::args::target::TargetArgs;
 use super::args::threads::ThreadsArgs;
 use crate::emulate::attach::Target;
-use crate::emulate::{BoxLink, OnExit, WanBox, blame, make_room};
+use crate::emulate::{BoxEnd, BoxLink, EarlyHolder, OnExit, WanBox, blame, make_room};
 use crate::end_names::EndNames;
 use crate::forward::thread::ForwarderOptions;
 use crate::forward::threads::Forwarders;
@@ -110,8 +110,9 @@ struct Wanted {
     /// Names and conditions for the live page, in the order of the links.
     live: Vec<(String, LinkSpec)>,
     on_exit: OnExit,
-    /// Ends the box; `None` if signals end this process until the box starts.
-    stop: Option<Stop>,
+    /// The end and the holder of a box whose links are inserted, because both must be ready before the links are made; `None`
+    /// if signals end this process until the box starts.
+    early: Option<(Stop, EarlyHolder)>,
 }
 
 impl EmulateArgs {
@@ -149,7 +150,7 @@ impl EmulateArgs {
             notes,
             live: vec![(THE_LINK.to_owned(), spec)],
             on_exit: self.on_exit.unwrap_or(OnExit::Cut),
-            stop: None,
+            early: None,
         };
         self.stand(wanted, |_, mut summaries| summaries.remove(0))
     }
@@ -169,7 +170,7 @@ impl EmulateArgs {
         notes.extend(link_conditions::beyond_host(&link.config, []));
         // A signal that ended this process before the box has started would leave the new pairs behind.
         let stop = Stop::on_signals()?;
-        let attached = target.attach(self.target.network())?;
+        let (holder, attached) = target.attach(self.target.network())?;
         if let Some(cause) = stop.cause() {
             return Err(cause.into());
         }
@@ -204,7 +205,7 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
             on_exit: OnExit::Restore,
-            stop: Some(stop),
+            early: Some((stop, holder)),
         };
         let threads = self.threads.count().of_links(interfaces.len());
         match *ends {
@@ -250,7 +251,7 @@ impl EmulateArgs {
             notes,
             live: live.collect(),
             on_exit: self.on_exit.unwrap_or(OnExit::Cut),
-            stop: None,
+            early: None,
         };
         let threads = self.threads.count().of_links(links.len());
         self.stand(wanted, |ends, summaries| {
@@ -285,14 +286,15 @@ impl EmulateArgs {
         let file = self.links.as_deref().and_then(Path::file_stem);
         let name = file.map_or(THE_LINK.into(), |file| file.to_string_lossy());
         let listening = self.listen.open(&name, &self.link.named_files().profiles)?;
+        // If the box does not start, its holder ends after the leases of the links.
         let Wanted {
+            early,
             links,
             options,
             said,
             notes,
             live,
             on_exit,
-            stop,
         } = wanted;
         let ends: Vec<EndNames> = links.iter().map(|of| of.names.clone()).collect();
         let names = ends.clone();
@@ -324,12 +326,16 @@ impl EmulateArgs {
                 has_screen.then(|| LiveScreen::start(Some(server.links()), [], None, screen::end));
             Ok((screen.transpose()?, Some(server)))
         };
-        let stop = match stop {
-            Some(stop) => stop,
-            None => Stop::on_signals()?,
+        let (stop, holder) = match early {
+            Some((stop, holder)) => (stop, Some(holder)),
+            None => (Stop::on_signals()?, None),
         };
-        let (wan_box, live) =
-            WanBox::up(links, threads, self.force, on_exit, stop, options, serve)?;
+        let end = BoxEnd {
+            stop,
+            on_exit,
+            holder,
+        };
+        let (wan_box, live) = WanBox::up(links, threads, self.force, end, options, serve)?;
         // The start has freed what it read about all interfaces and what its parallel work took.
         heap::give_back_free_pages();
         let said = format!("{said}; running until a signal ends it");

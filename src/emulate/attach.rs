@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use netio::bridge_port::{BridgePort, BridgePortError};
-use netio::iface::Interface;
+use netio::iface::{Interface, InterfaceError};
 use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
 use netio::userns;
@@ -16,6 +16,7 @@ use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
 use super::engines::{ContainerNetwork, KnownContainer};
+use super::holder::EarlyHolder;
 use super::{Insertion, engines};
 use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
@@ -52,12 +53,16 @@ pub(crate) struct Attached {
 
 impl Target {
     /// Makes a pair for each interface of the target whose other end is on this host, or only for the one with the name
-    /// `network`, inside or as the engine names its network.
+    /// `network`, inside or as the engine names its network. Before that it starts the holder of the box, which removes the
+    /// pairs if this process is killed.
     ///
     /// # Errors
     /// Blames the user for a target that does not exist or has no such interface, and for a place where no link can be
     /// inserted; blames the machine for a missing privilege.
-    pub(crate) fn attach(&self, network: Option<&str>) -> Result<Vec<Attached>, Failure> {
+    pub(crate) fn attach(
+        &self,
+        network: Option<&str>,
+    ) -> Result<(EarlyHolder, Vec<Attached>), Failure> {
         if !userns::holds_network_capabilities() {
             return Err(Failure::machine(format!(
                 "{self}: inserting a link needs root; for a container of rootless Podman on a bridge, {ROOTLESS}"
@@ -92,13 +97,16 @@ impl Target {
             }
             Self::Label(label) => places.extend(labelled(label, network, &leases)?),
         }
+        let hosts: Vec<&Interface> = places.iter().map(|place| &place.host).collect();
+        let holder = EarlyHolder::start(&hosts)?;
         let attached = places.into_iter().map(|place| place.attach(&leases));
-        attached.collect()
+        let attached: Vec<Attached> = attached.collect::<Result<_, Failure>>()?;
+        Ok((holder, attached))
     }
 }
 
 /// Makes a pair for the host's end with the number `index`, to which a container is connected anew. Returns the name of
-/// that end and of the near end of the pair.
+/// that end and of the near end of the pair. The holder knows already that this end gets a pair.
 ///
 /// # Errors
 /// The interface is gone, or no link can be inserted there.
@@ -112,6 +120,22 @@ pub(super) fn again(
         names, insertion, ..
     } = place.attach(leases)?;
     Ok((names, insertion))
+}
+
+/// Returns the names of the near and the far end of the pair for the host's end with the number `index`.
+fn pair_names(index: u32) -> [String; 2] {
+    // A name has at most 15 characters.
+    ["a", "b"].map(|letter| format!("farw{index}{letter}"))
+}
+
+/// Removes the pair, if there is one, that a killed process made for the host's end with the number `index`.
+pub(super) fn remove_pair_of(index: u32, leases: &InterfaceLeases) -> Result<(), InterfaceError> {
+    let [near, _] = pair_names(index);
+    if let Ok(earlier) = Interface::find(&near) {
+        // This removes the pair's journal and, if the pair was noted there, the pair.
+        let _ = leases.take(&earlier);
+    }
+    veth::remove_pair(&near)
 }
 
 /// Returns the places of all running containers with this label. A container that has no end on this host is skipped with a
@@ -347,13 +371,9 @@ impl Place {
             lease,
             place,
         } = self;
-        // A name has at most 15 characters.
-        let [near, far] = ["a", "b"].map(|letter| format!("farw{}{letter}", host.index));
-        if let Ok(earlier) = Interface::find(&near) {
-            // A process was killed before it told its holder of the pair. This removes the pair's journal and, unless
-            // something is wrong, the pair.
-            let _ = leases.take(&earlier);
-        }
+        let [near, far] = pair_names(host.index);
+        // A process may have been killed together with its holder.
+        remove_pair_of(host.index, leases).or_machine()?;
         let made = veth::make_pair(&near, &far, &host).or_machine();
         let leased = made.and_then(|()| {
             let near = Interface::find(&near).or_machine()?;

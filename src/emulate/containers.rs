@@ -3,9 +3,11 @@
 //! A container that restarts gets a new network, and its link must be inserted at a new interface of the host. A confined
 //! box can neither ask a container engine nor enter a network namespace. The helper is this program again, started with
 //! the hidden command `container-watcher` before the box is confined. It reads the containers of all links from the first
-//! line of its standard input, and from each later line the number of a link whose interface is gone. It answers when the
-//! container has this interface again, or another one in its place, or when the engine does not know the container any
-//! more. It ends when its standard input ends, however the box has ended.
+//! line of its standard input, and from each later line a request. The request may be about a link whose interface is gone:
+//! the helper answers when the container has this interface again, or another one in its place, or when the engine does not
+//! know the container any more. Or it is about an interface by which a container has joined a network: the helper answers
+//! with the name of that network, unless a link belongs there. It ends when its standard input ends, however the box has
+//! ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
@@ -23,7 +25,7 @@ use netio::veth::HostEnd;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::engines::{self, ContainerState, Engine};
+use super::engines::{self, ContainerState, Engine, KnownContainer};
 
 /// The name of the hidden command.
 const CONTAINER_WATCHER: &str = "container-watcher";
@@ -37,7 +39,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The time for which a container must have another interface in place of that of its link. The interfaces of a container
 /// that starts appear one after the other.
 const SETTLED: Duration = Duration::from_secs(1);
-/// The time for which the helper sleeps while no container is lost.
+/// The time after which the helper asks for the name of a network that a container has joined. The engine may note the name
+/// only after it has made the interface.
+const NOTED: Duration = Duration::from_millis(500);
+/// The time for which the helper sleeps while it has nothing to look for.
 const IDLE: Duration = Duration::from_secs(3_600);
 
 /// An interface of a container, at which a link is inserted.
@@ -53,12 +58,26 @@ pub(super) struct ContainerEnd {
     pub(super) is_chosen: bool,
 }
 
-/// An answer of the helper about a lost link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answer {
-    pub(super) link: usize,
-    /// Number of the new interface on the host; `None` if the engine does not know the container any more.
-    pub(super) index: Option<u32>,
+/// A request of the box.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Request {
+    /// The interface of this link is gone: where is its container connected now?
+    Lost { link: usize },
+    /// The container of this link has joined a network by the host's interface with this number: which one?
+    Joined { link: usize, index: u32 },
+}
+
+/// An answer of the helper.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// The container of a lost link is connected to the host's interface with this number.
+    Back { link: usize, index: u32 },
+    /// The engine does not know the container of a lost link any more.
+    Removed { link: usize },
+    /// The container of this link has joined a network of this name, and no link belongs there.
+    Joined { link: usize, network: String },
 }
 
 /// The helper, as the box sees it.
@@ -71,6 +90,15 @@ pub(super) struct ContainerWatcher {
     ends: Vec<Option<ContainerEnd>>,
     /// The links for whose containers the helper looks.
     lost: BTreeSet<usize>,
+    /// The numbers of the host's interfaces whose networks the helper was asked for.
+    joined: BTreeSet<u32>,
+}
+
+impl ContainerEnd {
+    /// Returns true if both are interfaces of one container.
+    fn is_beside(&self, other: &Self) -> bool {
+        (&self.engine, &self.container) == (&other.engine, &other.container)
+    }
 }
 
 impl ContainerWatcher {
@@ -98,6 +126,7 @@ impl ContainerWatcher {
             unread: Vec::new(),
             ends,
             lost: BTreeSet::new(),
+            joined: BTreeSet::new(),
         };
         let line = serde_json::to_string(&watcher.ends)?;
         writeln!(watcher.requests, "{line}").context("the helper that watches containers")?;
@@ -110,10 +139,23 @@ impl ContainerWatcher {
         let end = self.ends.get(link)?.as_ref()?;
         // A link has one request in the pipe at most, so that all of them fit and writing never waits.
         if self.lost.insert(link) {
-            // If the helper has ended, so have its answers, which the box notices.
-            let _ = writeln!(self.requests, "{link}");
+            send(&mut self.requests, Request::Lost { link });
         }
         Some(end.container.as_str())
+    }
+
+    /// Lets the helper name the network of the host's interface with the number `index`, by which the container of `link`
+    /// has joined it. Does nothing if the user chose the network of the link, or if the helper was asked before.
+    pub(super) fn name_network(&mut self, link: usize, index: u32) {
+        let end = self.ends.get(link).and_then(Option::as_ref);
+        if end.is_some_and(|end| !end.is_chosen) && self.joined.insert(index) {
+            send(&mut self.requests, Request::Joined { link, index });
+        }
+    }
+
+    /// Notes that the host has no interface with this number any more, so that a later one is another one.
+    pub(super) fn forget(&mut self, index: u32) {
+        self.joined.remove(&index);
     }
 
     /// Returns whether the helper looks for any container.
@@ -132,8 +174,8 @@ impl ContainerWatcher {
         &self.answers
     }
 
-    /// Returns the answers in the output of the helper, which must be readable. The helper does not look for these
-    /// containers any more.
+    /// Returns the answers in the output of the helper, which must be readable. The helper does not look for the containers
+    /// that are back or removed any more.
     ///
     /// # Errors
     /// The helper has ended.
@@ -147,9 +189,14 @@ impl ContainerWatcher {
         let mut answers = Vec::new();
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
-            if let Ok(answer) = serde_json::from_slice::<Answer>(&line)
-                && self.lost.remove(&answer.link)
-            {
+            let Ok(answer) = serde_json::from_slice::<Answer>(&line) else {
+                continue;
+            };
+            let is_expected = match &answer {
+                Answer::Back { link, .. } | Answer::Removed { link } => self.lost.remove(link),
+                Answer::Joined { .. } => true,
+            };
+            if is_expected {
                 answers.push(answer);
             }
         }
@@ -157,7 +204,15 @@ impl ContainerWatcher {
     }
 }
 
-/// Looks for lost containers until standard input ends. It is the work of the helper.
+/// Writes a request to the helper.
+fn send(requests: &mut ChildStdin, request: Request) {
+    // If the helper has ended, so have its answers, which the box notices.
+    if let Ok(line) = serde_json::to_string(&request) {
+        let _ = writeln!(requests, "{line}");
+    }
+}
+
+/// Answers requests until standard input ends. It is the work of the helper.
 ///
 /// # Errors
 /// Standard input has something else than the containers of links, or interfaces cannot be watched.
@@ -174,8 +229,8 @@ pub(crate) fn watch() -> Result<()> {
     let (send, received) = mpsc::channel();
     thread::spawn(move || {
         let lines = io::stdin().lines().map_while(Result::ok);
-        for link in lines.filter_map(|line| line.parse::<usize>().ok()) {
-            if send.send(link).is_err() {
+        for request in lines.filter_map(|line| serde_json::from_str::<Request>(&line).ok()) {
+            if send.send(request).is_err() {
                 break;
             }
         }
@@ -188,18 +243,36 @@ pub(crate) fn watch() -> Result<()> {
     let mut told: BTreeMap<usize, Instant> = BTreeMap::new();
     // The value is when the helper first found another interface in place of that of the link.
     let mut others: BTreeMap<usize, Instant> = BTreeMap::new();
+    // The key is the host's interface by which a container has joined a network. The value is a link of the container, and
+    // when the box asked.
+    let mut joined: BTreeMap<u32, (usize, Instant)> = BTreeMap::new();
     let (mut interval, mut next_look) = (SOON, Instant::now());
     loop {
-        let wait = if lost.is_empty() { IDLE } else { SOON };
+        let is_idle = lost.is_empty() && joined.is_empty();
+        let wait = if is_idle { IDLE } else { SOON };
         match received.recv_timeout(wait) {
-            Ok(link) => {
+            Ok(Request::Lost { link }) => {
                 // The loss itself is a change of an interface.
                 lost.insert(link);
+                continue;
+            }
+            Ok(Request::Joined { link, index }) => {
+                joined.insert(index, (link, Instant::now()));
                 continue;
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
+        joined.retain(|index, (link, asked)| {
+            if asked.elapsed() < NOTED || has_lost_link(&ends, &lost, *link) {
+                return true;
+            }
+            if let Some(network) = joined_network(&ends, *link, *index) {
+                let link = *link;
+                tell(&Answer::Joined { link, network });
+            }
+            false
+        });
         let now = Instant::now();
         if !changes.changes()?.is_empty() {
             (interval, next_look) = (SOON, now);
@@ -216,7 +289,7 @@ pub(crate) fn watch() -> Result<()> {
                 return true;
             };
             told.insert(*link, now);
-            tell(answer);
+            tell(&answer);
             false
         });
         next_look = Instant::now() + interval;
@@ -232,7 +305,7 @@ fn look(
 ) -> Option<Answer> {
     let end = ends.get(link)?.as_ref()?;
     let pid = match engines::state_of(&end.engine, &end.container) {
-        ContainerState::Removed => return Some(Answer { link, index: None }),
+        ContainerState::Removed => return Some(Answer::Removed { link }),
         ContainerState::Stopped => {
             others.remove(&link);
             return None;
@@ -253,9 +326,9 @@ fn look(
         end.inside.clone_from(&found.inside);
     }
     others.remove(&link);
-    Some(Answer {
+    Some(Answer::Back {
         link,
-        index: Some(found.host.index),
+        index: found.host.index,
     })
 }
 
@@ -267,20 +340,51 @@ fn place_of<'a>(
     all: &'a [HostEnd],
 ) -> Option<&'a HostEnd> {
     let own = ends.get(link)?.as_ref()?;
-    let is_free = |found: &&HostEnd| {
-        let mut known = ends.iter().flatten();
-        !known.any(|end| {
-            (&end.engine, &end.container, &end.inside)
-                == (&own.engine, &own.container, &found.inside)
-        })
-    };
+    let is_free = |found: &&HostEnd| !has_link(ends, own, &found.inside);
     let same = all.iter().find(|found| found.inside == own.inside);
     same.or_else(|| all.iter().find(is_free).filter(|_| !own.is_chosen))
 }
 
-fn tell(answer: Answer) {
+/// Returns true if a link belongs at the interface `inside` of the container of `own`.
+fn has_link(ends: &[Option<ContainerEnd>], own: &ContainerEnd, inside: &str) -> bool {
+    let mut known = ends.iter().flatten();
+    known.any(|end| end.is_beside(own) && end.inside == inside)
+}
+
+/// Returns true if a link at the container of `link` is lost. It may move to any interface of the container without a link.
+fn has_lost_link(ends: &[Option<ContainerEnd>], lost: &BTreeSet<usize>, link: usize) -> bool {
+    let end = |link: usize| ends.get(link).and_then(Option::as_ref);
+    let mut lost = lost.iter().filter_map(|link| end(*link));
+    end(link).is_some_and(|own| lost.any(|end| end.is_beside(own)))
+}
+
+/// Returns the name of the network that the container of `link` has joined by the host's interface with the number `index`:
+/// the name that the engine has for it or, if it has none, that of the interface inside. Returns `None` if the container does
+/// not have that interface any more, or if a link belongs there.
+fn joined_network(ends: &[Option<ContainerEnd>], link: usize, index: u32) -> Option<String> {
+    let end = ends.get(link)?.as_ref()?;
+    let ContainerState::Running(pid) = engines::state_of(&end.engine, &end.container) else {
+        return None;
+    };
+    let there = NetNs::of_pid(pid).ok()?;
+    let mut all = HostEnd::all_of(&there).ok()?.into_iter();
+    let found = all.find(|found| found.host.index == index)?;
+    if has_link(ends, end, &found.inside) {
+        return None;
+    }
+    let container = KnownContainer {
+        engine: end.engine.clone(),
+        name: end.container.clone(),
+        pid,
+    };
+    let mut networks = engines::networks_of(&container).into_iter();
+    let network = networks.find(|network| network.mac == found.mac);
+    Some(network.map_or(found.inside, |network| network.name))
+}
+
+fn tell(answer: &Answer) {
     // If nobody reads the answers any more, the input ends, too.
-    if let Ok(line) = serde_json::to_string(&answer) {
+    if let Ok(line) = serde_json::to_string(answer) {
         let _ = writeln!(io::stdout(), "{line}");
     }
 }
@@ -292,14 +396,6 @@ mod tests {
 
     #[test]
     fn a_lost_link_belongs_at_its_interface_or_at_one_without_a_link_unless_it_was_chosen() {
-        let end = |container: &str, inside: &str, is_chosen| {
-            Some(ContainerEnd {
-                engine: Engine::Program("podman".to_owned()),
-                container: container.to_owned(),
-                inside: inside.to_owned(),
-                is_chosen,
-            })
-        };
         let ends = [
             end("web", "eth0", false),
             end("web", "eth1", false),
@@ -317,6 +413,35 @@ mod tests {
         assert_eq!(place(2, &["eth0"]), None);
         assert_eq!(place(2, &["eth0", "eth2"]).as_deref(), Some("eth2"));
         assert_eq!(place(3, &["eth0"]), None);
+    }
+
+    #[test]
+    fn a_joined_network_may_get_a_lost_link_of_the_same_container_only() {
+        let ends = [
+            end("web", "eth0", false),
+            end("web", "eth1", false),
+            end("db", "eth0", false),
+            None,
+        ];
+        let waits = |lost: &[usize], link| {
+            let lost = lost.iter().copied().collect();
+            has_lost_link(&ends, &lost, link)
+        };
+        assert!(waits(&[1], 0) && waits(&[2, 1], 0));
+        assert!(!waits(&[], 0) && !waits(&[2], 0) && !waits(&[0, 1, 3], 2));
+        assert!(!waits(&[0, 3], 3));
+        let web = ends[0].as_ref().unwrap();
+        assert!(has_link(&ends, web, "eth1") && !has_link(&ends, web, "eth2"));
+    }
+
+    /// Returns an interface of a container of Podman with a link.
+    fn end(container: &str, inside: &str, is_chosen: bool) -> Option<ContainerEnd> {
+        Some(ContainerEnd {
+            engine: Engine::Program("podman".to_owned()),
+            container: container.to_owned(),
+            inside: inside.to_owned(),
+            is_chosen,
+        })
     }
 
     /// Returns the end of an interface inside.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::engine_api::{self, EndpointSettings};
 use super::engine_program;
+use crate::notes::warn;
 use instruments::failure::Failure;
 
 /// The engines that know containers: the program, the variable with the address of its API, and the usual socket of its
@@ -101,10 +102,14 @@ pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
     Err(Failure::bad_input(format!("--container {name}: {why}")))
 }
 
-/// Returns all running containers with this label. An engine that does not answer has no containers, unless none answers.
+/// Returns all running containers with this label. An engine that does not answer, and a container whose process it does
+/// not say, are named in a warning.
+///
+/// # Errors
+/// Blames the user if there is none; blames the machine if no engine answers, or if an engine says the process of none.
 pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
     let mut all: Vec<KnownContainer> = Vec::new();
-    let mut refusals = Vec::new();
+    let (mut refusals, mut incomplete) = (Vec::new(), Vec::new());
     let engines = engines("--label")?;
     for engine in &engines {
         let names = match names(engine, label) {
@@ -115,12 +120,17 @@ pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
             }
         };
         for name in names {
-            // A container that has ended since it was listed gets no link. Two engines are one if they know the same process.
-            if let Ok(pid @ 1..) = pid(engine, &name)
-                && all.iter().all(|known| known.pid != pid)
-            {
-                let engine = engine.clone();
-                all.push(KnownContainer { engine, name, pid });
+            match pid(engine, &name) {
+                // Two engines are one if they know the same process.
+                Ok(pid) if all.iter().any(|known| known.pid == pid) => {}
+                Ok(pid @ 1..) => {
+                    let engine = engine.clone();
+                    all.push(KnownContainer { engine, name, pid });
+                }
+                // A container that has ended since it was listed gets no link.
+                Ok(0) => {}
+                Err(why) if is_unknown(&why) => {}
+                Err(why) => incomplete.push(format!("{engine}: container {name}: {why}")),
             }
         }
     }
@@ -130,12 +140,21 @@ pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
             refusals.join("; ")
         )));
     }
+    if all.is_empty() && !incomplete.is_empty() {
+        let why = incomplete.join("; ");
+        return Err(Failure::machine(format!("--label {label}: {why}")));
+    }
     if all.is_empty() {
         let mut why = format!("--label {label}: no running container has this label");
         if !refusals.is_empty() {
             why = format!("{why} ({})", refusals.join("; "));
         }
         return Err(Failure::bad_input(why));
+    }
+    for why in refusals.iter().chain(&incomplete) {
+        warn(format_args!(
+            "containers with label {label} may be without a link: {why}"
+        ));
     }
     Ok(all)
 }

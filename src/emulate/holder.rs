@@ -21,8 +21,9 @@ use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::side_by_side;
+use super::{attach, side_by_side};
 use crate::notes::{self, note, warn};
+use instruments::failure::{Blame as _, Failure};
 
 /// The name of the hidden command.
 const BOX_HOLDER: &str = "box-holder";
@@ -47,7 +48,8 @@ pub(crate) enum OnExit {
 enum Message {
     /// The descriptor of the drop rule, which the holder has inherited.
     Guard(RawFd),
-    /// The indexes of the interfaces that a link connects; the last message about a link counts.
+    /// The indexes of the interfaces that a link connects, the second of which may be [`NOT_MADE`]; the last message about a
+    /// link counts.
     Interfaces { link: usize, interfaces: [u32; 2] },
     /// The box ends in order and has restored everything.
     Ended,
@@ -55,8 +57,45 @@ enum Message {
     Dismissed,
 }
 
+/// The index of an interface that the box is about to make. No interface has it.
+pub(super) const NOT_MADE: u32 = 0;
+
 /// The interface indexes of each link, in the order of the links.
 type LinkInterfaces = Vec<[u32; 2]>;
+
+/// The holder of a box that has not started yet, and the drop rule that they share. A link that is inserted needs it before
+/// its interfaces are made. Dropping it ends the holder without any action.
+pub(crate) struct EarlyHolder(Option<(IngressDrop, BoxHolder)>);
+
+impl EarlyHolder {
+    /// Starts the holder of a box whose links are inserted at these interfaces of the host.
+    ///
+    /// # Errors
+    /// The drop rule cannot be made, or the holder cannot be started.
+    pub(super) fn start(hosts: &[&Interface]) -> Result<Self, Failure> {
+        let first = hosts.first().map_or("", |host| host.name.as_str());
+        let guard = IngressDrop::open(first).or_machine()?;
+        let mut holder = BoxHolder::start(OnExit::Restore, &guard)?;
+        for (link, host) in hosts.iter().enumerate() {
+            holder.set_interfaces(link, [host.index, NOT_MADE]);
+        }
+        Ok(Self(Some((guard, holder))))
+    }
+
+    /// Returns both parts, for the box that starts now.
+    pub(super) fn into_parts(mut self) -> (IngressDrop, BoxHolder) {
+        let parts = self.0.take();
+        parts.expect("nothing else takes them before the end")
+    }
+}
+
+impl Drop for EarlyHolder {
+    fn drop(&mut self) {
+        if let Some((_guard, holder)) = self.0.take() {
+            holder.dismiss();
+        }
+    }
+}
 
 /// The holder process, as the box sees it.
 pub(super) struct BoxHolder {
@@ -72,11 +111,7 @@ impl BoxHolder {
     ///
     /// # Errors
     /// Fails if the holder cannot be started.
-    pub(super) fn start(
-        on_exit: OnExit,
-        links: LinkInterfaces,
-        guard: &IngressDrop,
-    ) -> Result<Self> {
+    pub(super) fn start(on_exit: OnExit, guard: &IngressDrop) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         if notes::are_quiet() {
             command.arg("--quiet");
@@ -109,9 +144,6 @@ impl BoxHolder {
             links: LinkInterfaces::new(),
         };
         holder.send(&Message::Guard(descriptor));
-        for (link, interfaces) in links.into_iter().enumerate() {
-            holder.set_interfaces(link, interfaces);
-        }
         let mut line = String::new();
         BufReader::new(answers).read_line(&mut line)?;
         anyhow::ensure!(line.trim_end() == READY, "the helper process ended");
@@ -295,6 +327,11 @@ fn restore(found: &FoundInterfaces, interfaces: [u32; 2], lines: &mut Vec<Line>)
         match found.take(index) {
             Ok(None) => {}
             Ok(Some((interface, lease))) => {
+                if interfaces[1] == NOT_MADE {
+                    // The box may have made a pair just before it died. No other box makes one as long as this has the lease.
+                    let removed = attach::remove_pair_of(index, &found.leases);
+                    outcome = outcome.and(removed.map_err(Into::into));
+                }
                 drop(lease);
                 let name = &interface.name;
                 lines.push(Line::Warning(format!(

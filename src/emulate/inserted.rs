@@ -7,6 +7,7 @@ use model::Side;
 use netio::iface::Interface;
 
 use super::containers::{Answer, ContainerWatcher};
+use super::holder::NOT_MADE;
 use super::pair::InterfacePair;
 use super::{WanBox, attach, port};
 use crate::notes::{log, warn};
@@ -60,7 +61,8 @@ impl WanBox {
         };
         let Ok(mut answers) = containers.answers() else {
             self.containers = None;
-            let message = "the helper process that watches containers has died: a container that restarts gets no link";
+            let message = "the helper process that watches containers has died: a container that restarts gets no link until \
+                           farwire starts again";
             if self.pairs.iter().all(InterfacePair::is_gone) {
                 bail!(message);
             }
@@ -68,11 +70,18 @@ impl WanBox {
             return Ok(());
         };
         // The box would end at a container that was removed, although another one is back.
-        answers.sort_by_key(|answer| answer.index.is_none());
-        for Answer { link, index } in answers {
-            match index {
-                Some(index) => self.insert_again(link, index)?,
-                None => {
+        answers.sort_by_key(|answer| matches!(answer, Answer::Removed { .. }));
+        for answer in answers {
+            match answer {
+                Answer::Back { link, index } => self.insert_again(link, index)?,
+                Answer::Joined { link, network } => {
+                    let name = self.container(link);
+                    warn(format_args!(
+                        "container {name} has joined the network {network}, which gets no link: its packets there are not \
+                         impaired; `farwire emulate --container {name} --network {network}` inserts a link there"
+                    ));
+                }
+                Answer::Removed { link } => {
                     let name = self.container(link);
                     self.end_with_last(format!(
                         "container {name} was removed, and with it the network that it belonged to"
@@ -81,6 +90,26 @@ impl WanBox {
             }
         }
         Ok(())
+    }
+
+    /// Handles an interface that belongs to no link. If it leads to a container with a link, the container has joined another
+    /// network, which the helper is asked to name.
+    pub(super) fn follow_other(&mut self, now: &Interface) {
+        let Some(containers) = &mut self.containers else {
+            return;
+        };
+        if now.depends_on_namespace.is_none() || self.places.leased(now.index).is_some() {
+            return;
+        }
+        let leads_there = |pair: &InterfacePair| {
+            let port = pair.port(Side::A);
+            pair.is_inserted()
+                && port.lease.is_some()
+                && port.interface.depends_on_namespace == now.depends_on_namespace
+        };
+        if let Some(link) = self.pairs.iter().position(leads_there) {
+            containers.name_network(link, now.index);
+        }
     }
 
     /// Inserts a link again, whose container is connected to the host's interface with this number now.
@@ -122,15 +151,20 @@ impl WanBox {
             let now = Interface::by_index(pair.port(side).interface.index);
             pair.pass_on(side, now.is_ok_and(|now| now.carrier))?;
         }
+        // The container may have joined more networks while its link was lost.
+        for found in Interface::all().into_iter().flatten() {
+            self.follow_other(&found);
+        }
         Ok(())
     }
 
     /// Makes a new pair at the host's interface with this number, and inserts the link there.
     fn take_anew(&mut self, link: usize, index: u32) -> Result<InterfacePair, Failure> {
+        // If this process is killed from here on, the holder restores both.
+        self.holder.set_interfaces(link, [index, NOT_MADE]);
         let (names, insertion) = attach::again(index, &self.leases)?;
         let [a, b] = names.each_ref();
         let indices = [index, Interface::find(b).or_machine()?.index];
-        // If this process is killed from here on, the holder restores both.
         self.holder.set_interfaces(link, indices);
         let found = [port::find(a, self.force)?, port::find(b, self.force)?];
         let taken = InterfacePair::take(found, Some(insertion), &self.leases);

@@ -47,7 +47,7 @@ use confinement::Confinement;
 pub(crate) use containers::watch as watch_containers;
 use containers::{ContainerEnd, ContainerWatcher};
 use holder::BoxHolder;
-pub(crate) use holder::{OnExit, hold};
+pub(crate) use holder::{EarlyHolder, OnExit, hold};
 use instruments::failure::{Blame, Failure};
 use netio::stop::Stop;
 use pair::{InterfacePair, mtus};
@@ -101,6 +101,15 @@ pub(crate) struct BoxLink {
     pub(crate) insertion: Option<Insertion>,
 }
 
+/// The end of a box: its cause, and the actions on its interfaces.
+pub(crate) struct BoxEnd {
+    /// Ends the box.
+    pub(crate) stop: Stop,
+    pub(crate) on_exit: OnExit,
+    /// The holder, if it runs already because links are inserted.
+    pub(crate) holder: Option<EarlyHolder>,
+}
+
 /// The place of an interface in a bridge, which the other end of side B takes while the box runs.
 #[derive(Debug)]
 pub(crate) struct Insertion {
@@ -115,17 +124,22 @@ pub(crate) struct Insertion {
 
 impl WanBox {
     /// Takes all interfaces and starts to forward between the two of each link, with this number of
-    /// threads, for which [`make_room`] has made room. `stop` ends the box. `beside` starts whatever else runs
-    /// in this process and is confined together with it.
+    /// threads, for which [`make_room`] has made room. `beside` starts whatever else runs in this process and is
+    /// confined together with it.
     pub(crate) fn up<T>(
         links: Vec<BoxLink>,
         threads: usize,
         force: bool,
-        on_exit: OnExit,
-        stop: Stop,
+        end: BoxEnd,
         options: ForwarderOptions,
         beside: impl FnOnce(&Forwarders) -> Result<T>,
     ) -> Result<(Self, T), Failure> {
+        // If the start fails, the holder ends after the leases of the inserted links.
+        let BoxEnd {
+            stop,
+            on_exit,
+            holder,
+        } = end;
         let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let parts = links.into_iter();
         let parts = parts.map(|of| (of.names, (of.insertion, of.link)));
@@ -138,13 +152,20 @@ impl WanBox {
         let leases = InterfaceLeases::open().map_err(blame)?;
         let shares = distribute(found.len(), threads);
         let mut sockets = open(&found, &shares)?;
-        let indices = found.iter().map(|pair| pair.each_ref().map(|of| of.index));
         let containers = insertions.iter();
         let containers = containers.map(|of| of.as_ref()?.container.clone());
         let containers = ContainerWatcher::start(containers.collect())?;
-        let first = found.first().map_or("", |[a, _]| a.name.as_str());
-        let guard = IngressDrop::open(first).or_machine()?;
-        let holder = BoxHolder::start(on_exit, indices.collect(), &guard)?;
+        let (guard, mut holder) = if let Some(early) = holder {
+            early.into_parts()
+        } else {
+            let first = found.first().map_or("", |[a, _]| a.name.as_str());
+            let guard = IngressDrop::open(first).or_machine()?;
+            let holder = BoxHolder::start(on_exit, &guard)?;
+            (guard, holder)
+        };
+        for (link, pair) in found.iter().enumerate() {
+            holder.set_interfaces(link, pair.each_ref().map(|of| of.index));
+        }
         let started = || -> Result<_, Failure> {
             let names: Vec<String> = found.iter().flatten().map(|of| of.name.clone()).collect();
             // The host still uses side A of an inserted link until the link is inserted.
@@ -266,6 +287,10 @@ impl WanBox {
                 self.lose(link, side)?;
             }
         }
+        // A container may have joined a network since its links were found.
+        for found in now.values() {
+            self.follow_other(found);
+        }
         while self.stop.cause().is_none() {
             let has_answers = self.wait()?;
             self.follow_all()?;
@@ -343,10 +368,17 @@ impl WanBox {
             return Ok(());
         }
         let back = self.places.waiting(&change.name);
-        match back.filter(|_| !change.gone) {
-            Some((link, side)) => self.take_again(link, side),
-            None => Ok(()),
+        if let Some((link, side)) = back.filter(|_| !change.gone) {
+            return self.take_again(link, side);
         }
+        if let Some(containers) = self.containers.as_mut().filter(|_| change.gone) {
+            containers.forget(change.index);
+        } else if self.containers.is_some()
+            && let Ok(Some(now)) = look(change.index)
+        {
+            self.follow_other(&now);
+        }
+        Ok(())
     }
 
     /// Handles an interface that has left the namespace: the other side loses its carrier, as if a

@@ -54,13 +54,12 @@ impl InterfacePair {
     /// Puts the link into the bridge, if it is to be inserted. The new port of the bridge must have its carrier within
     /// `timeout`.
     pub(super) fn insert(&mut self, timeout: Duration) -> Result<(), Failure> {
-        match (&self.insertion, &mut self.ports[0].lease) {
-            (Some((place, far)), Some(lease)) => {
-                let replaced = lease.replace_port(place, far, timeout);
-                replaced.map_err(blame)
-            }
-            _ => Ok(()),
+        let [a, _] = &mut self.ports;
+        if let (Some((place, far)), Some(lease)) = (&self.insertion, &mut a.lease) {
+            lease.replace_port(place, far, timeout).map_err(blame)?;
+            a.interface.master = None;
         }
+        Ok(())
     }
 
     pub(super) fn is_inserted(&self) -> bool {
@@ -132,10 +131,19 @@ impl InterfacePair {
         self.carriers.is_lowered(side)
     }
 
-    /// Records the current name and MTU of an interface, either of which may have changed.
+    /// Records the current name, bridge and MTU of an interface, any of which may have changed.
     pub(super) fn update(&mut self, side: Side, now: &Interface) {
+        let is_inserted = self.is_inserted();
         let port = self.port_mut(side);
         port.interface.name.clone_from(&now.name);
+        let earlier = std::mem::replace(&mut port.interface.master, now.master);
+        if is_inserted && earlier.is_none() && now.master.is_some() {
+            let name = &now.name;
+            warn(format_args!(
+                "another program has made {name} a port of a bridge: packets pass beside the link until `ip link set {name} \
+                 nomaster`"
+            ));
+        }
         if std::mem::replace(&mut port.interface.mtu, now.mtu) != now.mtu {
             port.events.mtu_changes += 1;
             self.warn_of_mtus();

@@ -4,12 +4,15 @@
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use caps::Capability;
+use netio::iface::LinkWatcher;
 use netio::netns::NetNs;
 use netio::veth::HostEnd;
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -318,6 +321,62 @@ fn a_killed_emulator_leaves_the_network_as_it_was() -> Result<()> {
     Ok(())
 }
 
+/// Each change of an interface that the insertion makes is a step of it.
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_emulator_that_is_killed_at_any_step_of_the_insertion_leaves_the_network_as_it_was()
+-> Result<()> {
+    const KILLS: usize = 12;
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let line = format!("--pid {} --loss 100%", own.pid());
+    let mut watcher = bridged.host.run(LinkWatcher::new)??;
+    let wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+    let steps = watcher.changes()?.len();
+    ensure!(steps >= 4, "{steps} steps");
+    wan.stop()?;
+    for number in 0..=KILLS {
+        watcher.changes()?;
+        let mut emulate = farwire();
+        emulate.arg("emulate").args(line.split(' '));
+        emulate.stdin(Stdio::null()).stdout(Stdio::null());
+        emulate.stderr(Stdio::null());
+        let mut emulator = bridged.host.run(|| emulate.spawn())??;
+        let mut left = steps * number / KILLS;
+        while left > 0 {
+            let mut change = [PollFd::new(watcher.as_fd(), PollFlags::POLLIN)];
+            // There may be fewer changes than the first time, and then all of them have been made.
+            if poll(&mut change, 2_000_u16)? == 0 {
+                break;
+            }
+            left = left.saturating_sub(watcher.changes()?.len());
+        }
+        emulator.kill()?;
+        emulator.wait()?;
+        wait_for(&format!("the state before, after kill {number}"), || {
+            Ok((bridged.state()? == state).then_some(()))
+        })?;
+        let ping = ["-q", "-c", "1", "-W", "10", "10.9.0.2"];
+        process::succeeds_in(&bridged.host, Command::new("ping").args(ping))?;
+    }
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_start_that_fails_after_the_pair_is_made_leaves_the_network_as_it_was() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let taken = bridged.host.run(|| TcpListener::bind("127.0.0.1:0"))??;
+    let mut emulate = farwire();
+    emulate.args(["emulate", "--pid", &own.pid().to_string()]);
+    emulate.args(["--listen", &taken.local_addr()?.to_string()]);
+    let said = ends_with(&run_in(&bridged.host, &mut emulate)?, 2, "cannot listen on")?;
+    ensure!(!said.contains("has died"), "{said}");
+    ensure!(bridged.state()? == state, "something is left behind");
+    Ok(())
+}
+
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn a_link_whose_helper_was_killed_too_is_undone_by_the_next_start_or_by_restore() -> Result<()> {
     let bridged = Bridged::start()?;
@@ -368,6 +427,28 @@ fn a_link_that_cannot_be_undone_ends_with_an_error_and_restore_tries_again() -> 
     ip(&bridged.host, "link add br0 type bridge")?;
     process::succeeds_in(&bridged.host, farwire().args(["emulate", "--restore"]))?;
     has(&ip(&bridged.host, "link show veth2")?, "master br0")
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn an_interface_that_another_program_puts_back_into_its_bridge_is_named() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    let state = bridged.state()?;
+    let mut wan = WanBox::start_at(farwire(), &bridged.host, &format!("--pid {}", own.pid()))?;
+    for _ in 0..2 {
+        ip(&bridged.host, "link set veth2 master br0")?;
+        wan.await_line("another program has made veth2 a port of a bridge")?;
+        wan.forget_lines();
+        ip(&bridged.host, "link set veth2 nomaster")?;
+        // The box follows changes in their order.
+        ip(&bridged.host, "link set veth2 mtu 1400")?;
+        wan.await_line("veth2 has MTU 1400")?;
+        ip(&bridged.host, "link set veth2 mtu 1500")?;
+    }
+    wan.stop()?;
+    let after = bridged.state()?;
+    ensure!(after == state, "before: {state}\nafter: {after}");
+    Ok(())
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]

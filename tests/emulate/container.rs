@@ -218,6 +218,40 @@ fn a_container_that_cannot_get_a_link_is_refused_and_one_that_is_removed_ends_it
 }
 
 #[test_support::test(Podman)]
+fn a_network_that_a_container_joins_is_named_and_one_that_it_leaves_ends_no_other_link()
+-> Result<()> {
+    let podman = Podman::start()?;
+    podman.podman("network create --disable-dns back")?;
+    podman.run("web", "bridge")?;
+    let web = podman.address("web")?;
+    let line = "--container web --delay 20ms";
+    let start = |line| WanBox::start_at(podman.farwire(), &podman.host, line);
+    let is_impaired = || -> Result<()> {
+        let mut ping = Command::new("ping");
+        let output = succeeds_in(&podman.host, ping.args(["-q", "-c", "3", &web]))?;
+        let least = least_rtt_ms(&stdout(&output))?;
+        ensure!(least >= 40.0, "{least} ms");
+        Ok(())
+    };
+    let mut wan = start(line)?;
+    podman.podman("network connect back web")?;
+    wan.await_line("container web has joined the network back, which gets no link")?;
+    start("--container web --network back")?.stop()?;
+    podman.podman("network disconnect back web")?;
+    is_impaired()?;
+    wan.stop()?;
+
+    podman.podman("network connect back web")?;
+    let mut wan = start(line)?;
+    podman.podman("network disconnect back web")?;
+    wan.await_line("is gone: waiting for container web")?;
+    is_impaired()?;
+    let links = wan.stop_links()?;
+    ensure!(links.len() == 2, "{links:?}");
+    Ok(())
+}
+
+#[test_support::test(Podman)]
 fn without_podman_on_path_its_socket_is_asked() -> Result<()> {
     let podman = Podman::start()?;
     podman.run("web", "bridge")?;

@@ -247,6 +247,56 @@ fn a_container_that_changes_its_network_gets_its_link_at_the_new_interface() -> 
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_network_that_a_container_joins_is_named_and_one_that_it_leaves_ends_no_other_link()
+-> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let text = ip(&own.ns, "-brief link show eth0")?;
+    let mac = text.split_whitespace().nth(2).context("no address")?;
+    let pid = own.pid();
+    let knows_networks = format!(
+        r#"
+        case "$*" in
+            *Networks*)
+                echo '/web {{"front": {{"MacAddress": "{mac}"}}, "back": {{"MacAddress": "02:00:00:00:00:05"}}}}';;
+            *) echo {pid};;
+        esac"#
+    );
+    engines.add("podman", &knows_networks)?;
+    ip(&bridged.host, "link add br1 type bridge")?;
+    ip(&bridged.host, "link set br1 up")?;
+    let join = || -> Result<()> {
+        let peer = format!("peer name eth1 address 02:00:00:00:00:05 netns {pid}");
+        ip(&bridged.host, &format!("link add veth5 type veth {peer}"))?;
+        ip(&bridged.host, "link set veth5 master br1 up")?;
+        ip(&own.ns, "link set eth1 up").map(drop)
+    };
+    let line = "--container web --delay 20ms";
+    let start = |line| WanBox::start_at(engines.farwire(), &bridged.host, line);
+    let is_impaired = || -> Result<()> {
+        let least = bridged.least_rtt_ms()?;
+        ensure!(least >= 40.0, "{least} ms");
+        Ok(())
+    };
+    let mut wan = start(line)?;
+    join()?;
+    wan.await_line("container web has joined the network back, which gets no link")?;
+    wan.await_line("`farwire emulate --container web --network back` inserts a link there")?;
+    start("--container web --network back")?.stop()?;
+    ip(&bridged.host, "link del veth5")?;
+    is_impaired()?;
+    wan.stop()?;
+
+    join()?;
+    let mut wan = start(line)?;
+    ip(&bridged.host, "link del veth5")?;
+    wan.await_line("veth5 is gone: waiting for container web")?;
+    is_impaired()?;
+    let links = wan.stop_links()?;
+    ensure!(links.len() == 2, "{links:?}");
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result<()> {
     let (bridged, _own, engines) = web()?;
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, "--container web")?;
@@ -262,6 +312,24 @@ fn an_engine_that_does_not_answer_keeps_nothing_of_a_killed_emulator() -> Result
     let ended = wan.end_by(Signal::SIGKILL);
     kill(engine, Signal::SIGKILL)?;
     ended.map(drop)
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn without_the_helper_that_watches_containers_a_link_goes_on_until_its_interface_is_gone()
+-> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    let helper = Pid::from_raw(wan.container_watcher()?.try_into()?);
+    kill(helper, Signal::SIGKILL)?;
+    wan.await_line("the helper process that watches containers has died")?;
+    let least = bridged.least_rtt_ms()?;
+    ensure!(least >= 40.0, "{least} ms");
+    drop(own);
+    let (status, said) = wan.end()?;
+    has(&said, "veth2 is gone, and with it the network")?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    Ok(())
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
@@ -365,6 +433,38 @@ db
     let why = "podman: Error: no storage; docker: Cannot connect to the daemon";
     ends_with(&emulate("app=shop")?, 3, why)?;
     Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_labelled_container_about_which_an_engine_does_not_answer_is_named() -> Result<()> {
+    let (bridged, own, engines) = web()?;
+    let pid = own.pid();
+    let knows_one = format!(
+        r#"
+        case "$*" in
+            "ps --filter label=app=shop "*) echo web; echo db; echo former;;
+            "ps "*) echo db;;
+            *" -- web") echo {pid};;
+            *" -- db") echo 'Error: database is locked' >&2; exit 125;;
+            *) echo 'Error: no such container' >&2; exit 125;;
+        esac"#
+    );
+    engines.add("podman", &knows_one)?;
+    engines.add("docker", "echo 'Cannot connect to the daemon' >&2; exit 1")?;
+    let line = "--label app=shop";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    let words = "containers with label app=shop may be without a link: ";
+    wan.await_line(&format!("{words}docker: Cannot connect to the daemon"))?;
+    wan.await_line(&format!(
+        "{words}podman: container db: Error: database is locked"
+    ))?;
+    let (_, said) = wan.end_by(Signal::SIGTERM)?;
+    ensure!(!said.contains("former"), "{said}");
+    let mut emulate = engines.farwire();
+    emulate.args(["emulate", "--label", "app=batch"]);
+    let refused = run_in(&bridged.host, &mut emulate)?;
+    let words = "podman: container db: Error: database is locked";
+    ends_with(&refused, 3, words).map(drop)
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]

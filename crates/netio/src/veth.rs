@@ -146,12 +146,11 @@ fn is_veth(interface: &Interface) -> bool {
 }
 
 /// Makes a veth pair in the namespace of the calling thread: `near`, and `far`, which takes the place of `like`.
-/// Both have its MTU and hardware address, and no IPv6. An earlier pair of these names is removed.
+/// Both have its MTU and hardware address, and no IPv6.
 ///
 /// # Errors
-/// CAP_NET_ADMIN is missing, or the kernel has no veth.
+/// CAP_NET_ADMIN is missing, an interface has one of these names, or the kernel has no veth.
 pub fn make_pair(near: &str, far: &str, like: &Interface) -> Result<(), InterfaceError> {
-    remove_pair(near)?;
     let peer = LinkUnspec::new_with_name(far)
         .mtu(like.mtu)
         .address(like.mac.to_vec())

@@ -272,6 +272,16 @@ impl WanBox {
 
     /// Returns the process that restores the box's interfaces when the box has ended.
     pub fn holder(&self) -> Result<u32> {
+        self.helper("box-holder")
+    }
+
+    /// Returns the process that looks for the containers of the box's links.
+    pub fn container_watcher(&self) -> Result<u32> {
+        self.helper("container-watcher")
+    }
+
+    /// Returns the child process of the box that runs this hidden command.
+    fn helper(&self, command: &str) -> Result<u32> {
         let of_box = format!("PPid:\t{}\n", self.child.id());
         for entry in std::fs::read_dir("/proc")? {
             let path = entry?.path();
@@ -283,11 +293,11 @@ impl WanBox {
             };
             // A process may end while its files are read.
             let read = |file| std::fs::read_to_string(path.join(file)).unwrap_or_default();
-            if read("status").contains(&of_box) && read("cmdline").contains("box-holder") {
+            if read("status").contains(&of_box) && read("cmdline").contains(command) {
                 return Ok(pid);
             }
         }
-        anyhow::bail!("the box has no holder")
+        anyhow::bail!("the box has no process {command}")
     }
 
     /// Sends a signal to the box, waits for its end, and returns its output.
