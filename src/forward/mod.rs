@@ -223,11 +223,10 @@ impl<P: PortSet> Forwarder<P> {
     }
 
     /// Lets the links under high load, and what has arrived, wait until `until`. Then the thread can sleep between the
-    /// packets of the other links, which leave in time. A link that is alone does not rest.
-    pub(crate) fn rest(&mut self, until: Nanos) {
-        if self.runners.len() > 1 {
-            self.load.rest(until);
-        }
+    /// packets of the other links, which leave in time. Returns false if there is no such rest, because the load
+    /// is low or there is one link only.
+    pub(crate) fn rest(&mut self, now: Nanos, until: Nanos) -> bool {
+        self.runners.len() > 1 && self.load.rest(now, until)
     }
 
     /// Returns true if links under high load wait for the end of a rest.

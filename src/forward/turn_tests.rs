@@ -251,6 +251,9 @@ pub(super) fn pass_frames(
             clock.set(clock.get() + STALL);
         }
         let now = clock.get();
+        if stint.is_some_and(|stint| now > awake + stint) && forwarder.rest(now, now + REST) {
+            awake = now + REST;
+        }
         let next = forwarder.step(now, Nanos::ZERO);
         if drop > Nanos::ZERO {
             let all = (0..links as usize).map(|link| overloaded(&mut forwarder, link));
@@ -259,10 +262,6 @@ pub(super) fn pass_frames(
         }
         let next = match next {
             NextStep::Now => {
-                if stint.is_some_and(|stint| now > awake + stint) {
-                    forwarder.rest(now + REST);
-                    awake = now + REST;
-                }
                 // A step takes time, too.
                 clock.set(clock.get() + Nanos(500));
                 continue;

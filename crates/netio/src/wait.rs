@@ -77,6 +77,8 @@ const LONGEST_STINT: Nanos = Nanos(3_000_000);
 /// Time for which a real-time thread on more cores stays awake, and time for which it then rests.
 const LONGEST_AWAKE: Nanos = Nanos(10_000_000);
 const REST: Nanos = Nanos(550_000);
+/// The rest of a thread that serves what cannot wait in it. It is short, because the rest of the work waits.
+const SHORT_REST: Nanos = Nanos(150_000);
 /// Spinning longer than this before each departure would cost the machine more than it gains.
 const LONGEST_SPUN: Nanos = Nanos(100_000);
 /// A shorter sleep is a short one. A longer one ends early by at most `LONGEST_MARGIN`, and another one follows.
@@ -152,10 +154,15 @@ impl Waiter {
     }
 
     /// Returns the end of the rest that a real-time thread must begin at `now`, because it has been awake for as long as
-    /// it may. In a rest, it sleeps between those parts of its work that cannot wait.
+    /// it may. In a rest, it sleeps ([`Waiter::coarse_sleep`]) between those parts of its work that cannot wait.
     pub fn must_rest(&self, now: Nanos) -> Option<Nanos> {
         let is_long = now > self.awake + self.longest_stint;
-        (is_long && self.real_time && !self.has_left_real_time).then(|| now + REST)
+        (is_long && self.real_time && !self.has_left_real_time).then(|| now + SHORT_REST)
+    }
+
+    /// Notes that a rest lasts until `until`, even if there was no time to sleep in it.
+    pub fn rest(&mut self, until: Nanos) {
+        self.awake = until;
     }
 
     /// Returns whether there is time to sleep before `until`; if not, the caller must spin.
@@ -252,7 +259,7 @@ fn are_few(cores: usize, threads: usize) -> bool {
 fn longest_stint(cores: usize, threads: usize) -> Nanos {
     let each = if are_few(cores, threads) { 82 } else { 94 };
     let busy = (100 * cores.saturating_sub(1) / threads.max(1)).clamp(10, each) as u64;
-    Nanos(REST.0 * busy / (100 - busy))
+    Nanos(SHORT_REST.0 * busy / (100 - busy))
 }
 
 /// Makes the calling thread wake up with as little delay as an ordinary thread can have.
@@ -358,16 +365,16 @@ mod tests {
     fn real_time_threads_leave_the_time_of_one_core_and_the_kernels_share_of_a_second() {
         let busy = |cores, threads| {
             let stint = longest_stint(cores, threads).0 as f64;
-            stint / (stint + REST.0 as f64)
+            stint / (stint + SHORT_REST.0 as f64)
         };
         for (cores, threads) in [(2, 1), (2, 2), (4, 4), (16, 16), (64, 16)] {
             let all = busy(cores, threads) * threads as f64;
             assert!(all <= cores as f64 - 1.0 + 1e-6, "{cores} {threads} {all}");
             assert!(busy(cores, threads) < 0.95, "{cores} {threads}");
         }
-        // Few threads stay awake for as long as possible, but never for as long as they would without rests.
-        assert!(longest_stint(2, 1) > Nanos(2_400_000) && longest_stint(2, 1) < LONGEST_STINT);
-        assert!(longest_stint(8, 1) > Nanos(8_000_000) && longest_stint(8, 1) < LONGEST_AWAKE);
+        // They never stay awake for as long as they would without rests.
+        assert!(longest_stint(2, 1) > Nanos(600_000) && longest_stint(2, 1) < LONGEST_STINT);
+        assert!(longest_stint(8, 1) > Nanos(2_000_000) && longest_stint(8, 1) < LONGEST_AWAKE);
     }
 
     #[test]

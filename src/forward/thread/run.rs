@@ -44,12 +44,13 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
                     .map(|link| self.end(link))
                     .collect();
             }
+            if let Some(until) = self.waiter.must_rest(now)
+                && self.forwarder.rest(now, until)
+            {
+                self.waiter.rest(until);
+            }
             match self.forwarder.step(now, lead) {
-                NextStep::Now => {
-                    if let Some(until) = self.waiter.must_rest(now) {
-                        self.forwarder.rest(until);
-                    }
-                }
+                NextStep::Now => {}
                 NextStep::At(at) => {
                     self.wait(wakeup, now, Some(Nanos(at.0.saturating_sub(lead.0))))
                 }
@@ -61,9 +62,11 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
     /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
     /// high load, until the next round.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
-        if !self.forwarder.rests(now) {
-            self.forwarder.note_wait(until);
+        if self.forwarder.rests(now) {
+            // A rest ends by itself, and a forwarder that cannot keep up does not wait in it.
+            return until.map_or((), |until| self.waiter.coarse_sleep(until));
         }
+        self.forwarder.note_wait(until);
         match self.forwarder.pace(now) {
             Pace::Exact => {}
             Pace::Round(round) => return self.waiter.coarse_sleep(round),
