@@ -14,6 +14,7 @@ mod estimate;
 mod files;
 mod full;
 mod growth;
+mod held_out;
 mod loss;
 mod mtu;
 mod observations;

@@ -363,7 +363,7 @@ impl ProbeSession {
     }
 
     /// Returns the usual time between two probes in seconds: the median, because joined sessions have pauses.
-    pub(crate) fn interval_s(&self) -> Option<f64> {
+    pub fn interval_s(&self) -> Option<f64> {
         let gaps = self
             .probes
             .windows(2)

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use stats::layers::ip_header;
 use stats::order_statistics::{percentile, sorted};
 
-use super::held_out::{self, HeldOut, HeldOutPlan};
+use super::held_out::{self, HeldOut, HeldOutPlan, NO_PROOF};
 use crate::notes::note;
 
 /// The UDP ports at which a far end reflects probes: the standard one, and that of an ordinary user.
@@ -28,13 +28,13 @@ const HTTP_PORT: u16 = 8080;
 /// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
 pub(super) const CONGESTION: &str = "cubic";
 /// The payload of a probe in bytes, of UDP as well as of ICMP.
-pub(super) const PROBE_BYTES: u32 = 104;
+const PROBE_BYTES: u32 = 104;
 /// The headers of Ethernet, and of UDP or ICMP, in bytes.
-const HEADERS: u32 = 14 + 8;
+pub(super) const HEADERS: u32 = 14 + 8;
 /// The L2 bytes that a datagram of a load usually has, until the far end has counted one.
 const USUAL_DATAGRAM: u32 = 1490;
 /// The time between two probes.
-pub(super) const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(10);
 /// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
 const FEW: u32 = 5;
 /// The time for which a probe beside a strong load is awaited, which is longer than most queues.
@@ -102,7 +102,7 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Returns for how many seconds the idle path is probed for the comparison.
-    fn proof_idle_s(&self) -> f64 {
+    pub(super) fn proof_idle_s(&self) -> f64 {
         PROOF_IDLE_PART * self.time_s
     }
 
@@ -507,7 +507,7 @@ impl<'a> Path<'a> {
     /// Checks whether the held-out measurement can have loads. The error is the reason why not.
     fn can_load(&self, limits: &Limits, observed: &PathObservations) -> Result<(), String> {
         let cause = if !limits.with_proof {
-            "--no-proof leaves the comparison out"
+            NO_PROOF
         } else if !matches!(self.reflector, Reflector::Stamp(_)) {
             "that needs a far end that answers probes (STAMP), as `farwire serve` does"
         } else if observed.searches.len() < 2 {
@@ -547,10 +547,19 @@ impl<'a> Path<'a> {
             Ok(loaded) => (Ok(lasts_s), Some(loaded)),
             Err(cause) => (Err(cause), None),
         };
+        let with_loads = match &loads_s {
+            Ok(lasts_s) => format!(", and {lasts_s:.0} s with TCP loads"),
+            Err(_) => String::new(),
+        };
         Ok(Ok(HeldOut {
+            description: format!(
+                "{count} packets of `{instrument}` on the idle path{with_loads}, after all that was fitted"
+            ),
             plan: HeldOutPlan {
                 idle: instrument,
                 count,
+                interval: INTERVAL,
+                size: PROBE_BYTES,
                 loads_s,
             },
             measurement: held_out::joined(idle, loaded),

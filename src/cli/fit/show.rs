@@ -24,6 +24,9 @@ pub(super) struct FitResult {
     pub(super) parameters: Vec<Parameter>,
     /// The parameters that could not be learnt, each with its reason.
     pub(super) lacks: Vec<String>,
+    /// The packets that were held out of the fit, if some were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) held_out: Option<String>,
     /// The comparison of the path with the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) comparison: Option<Comparison>,
@@ -46,6 +49,9 @@ impl FitResult {
         let mut text = table_text(&parameters(&self.parameters), terminal);
         for lack in &self.lacks {
             text += &prose(&format!("not learnt: {lack}"), terminal);
+        }
+        if let Some(held_out) = &self.held_out {
+            text += &prose(&format!("held out: {held_out}"), terminal);
         }
         if let Some(cause) = &self.not_compared {
             text += &prose(&format!("not compared with the path: {cause}"), terminal);
@@ -71,6 +77,8 @@ impl FitResult {
     /// Returns a page with these drawings, and the same tables and sentences.
     pub(super) fn page(&self, drawings: Vec<PageDrawing>) -> PlainPage {
         let statement = self.comparison.iter().map(|found| found.statement.clone());
+        let held_out = self.held_out.iter();
+        let held_out = held_out.map(|held_out| format!("Held out: {held_out}."));
         let not_compared = self.not_compared.iter();
         let not_compared =
             not_compared.map(|cause| format!("Not compared with the path: {cause}."));
@@ -83,6 +91,7 @@ impl FitResult {
         PlainPage {
             title: self.title(),
             sentences: statement
+                .chain(held_out)
                 .chain(not_compared)
                 .chain(loads)
                 .chain(doubts)
