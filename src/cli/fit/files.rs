@@ -10,8 +10,9 @@ use record::Record;
 use stats::layers::ip_header;
 
 use super::OBSERVATIONS;
+use super::costs::Limits;
 use super::held_out::{HeldOut, HeldOutPlan, NO_PROOF};
-use super::measure::{HEADERS, Limits};
+use super::measure::HEADERS;
 
 /// The words by which a record is recognised.
 const RECORD: &str = "\"farwire-record\"";

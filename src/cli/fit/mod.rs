@@ -1,5 +1,6 @@
 //! `farwire fit`: measures a path, writes the link that behaves like it, and compares both.
 
+mod costs;
 mod files;
 mod held_out;
 mod measure;
@@ -27,9 +28,10 @@ use netio::stop::Stop;
 use record::Measurement;
 use report::{PageDrawing, Terminal};
 
+use self::costs::Limits;
 use self::files::Divided;
 use self::held_out::HeldOut;
-use self::measure::{Limits, Measured};
+use self::measure::Measured;
 use self::show::FitResult;
 use super::args::headings;
 use super::host_watch::HostWatch;
