@@ -237,7 +237,10 @@ fn is_plausible(observed: &PathObservations) -> bool {
         })
         && observed.searches.iter().all(|(_, load)| is_load(load))
         && throughput.all(|(_, one)| are_arrivals(one) && is_time(one.every_s))
-        && observed.mtu.is_none_or(|mtu| mtu >= LEAST_MTU)
+        && [observed.mtu, observed.longest_down]
+            .into_iter()
+            .flatten()
+            .all(|mtu| mtu >= LEAST_MTU)
 }
 
 /// Refuses observations that are too few to describe a path, or that no network has.

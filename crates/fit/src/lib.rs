@@ -76,7 +76,7 @@ pub struct DirectionFit {
     pub loss: Option<LossFit>,
     /// The rate and its queue. `None` if no load filled the path.
     pub bottleneck: Option<Bottleneck>,
-    /// The longest packet that passes, in L3 bytes; `None` if it was not measured, as always down.
+    /// The longest packet that passes, in L3 bytes; `None` if it was not measured.
     pub mtu: Option<Estimate>,
 }
 
@@ -102,7 +102,7 @@ impl LinkFit {
             delay: delay(way),
             loss,
             bottleneck,
-            mtu: way.choose(mtu::up(observed), None),
+            mtu: way.choose(mtu::up(observed), mtu::down(observed)),
         };
         Self {
             up: direction(Direction::Up, up),

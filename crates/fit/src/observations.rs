@@ -40,6 +40,9 @@ pub struct PathObservations {
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// The longest packet of a TCP download that arrived, in L3 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_down: Option<u32>,
     /// The day on which they began in UTC, as 2026-11-27, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_on: Option<String>,

@@ -99,7 +99,7 @@ impl LinkFit {
     /// Returns all parameters, those of the direction up first.
     pub fn parameters(&self) -> Vec<Parameter> {
         let each = DIRECTIONS.into_iter().flat_map(|way| {
-            let rows = self.toward(way).parameters(self.one_way);
+            let rows = self.toward(way).parameters(way, self.one_way);
             rows.into_iter().map(move |row| Parameter {
                 direction: Some(way),
                 ..row
@@ -124,7 +124,7 @@ impl LinkFit {
 }
 
 impl DirectionFit {
-    fn parameters(&self, one_way: bool) -> Vec<Parameter> {
+    fn parameters(&self, way: Direction, one_way: bool) -> Vec<Parameter> {
         let absent = |name| {
             let evidence = "the observations do not show it".to_owned();
             vec![Parameter::word(name, NOT_LEARNT, evidence)]
@@ -142,7 +142,10 @@ impl DirectionFit {
             )),
         }
         rows.extend(self.mtu.map(|mtu| {
-            let evidence = "what this host's kernel knows after the loads; packets of the least length arrived";
+            let evidence = way.choose(
+                "what this host's kernel knows after the loads; packets of the least length arrived",
+                "the longest packet of a TCP download; a router that lowers TCP's segment size has the same effect",
+            );
             Parameter::number("path MTU", mtu, "bytes", evidence.to_owned())
         }));
         rows

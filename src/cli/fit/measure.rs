@@ -1,6 +1,7 @@
 //! The measurement of a path: probes on the idle path, the search for the rates, and loads with probes beside them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +12,7 @@ use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{FarEnd, Kind, Parameters};
-use netio::tcp;
+use netio::tcp::{self, TcpInfo};
 use record::{Measurement, Phase};
 use serde_json::{Value, json};
 use stats::layers::ip_header;
@@ -43,6 +44,12 @@ const STRONG_TIMEOUT: Duration = Duration::from_secs(5);
 const GENTLE_TIMEOUT: (f64, f64) = (1000.0, 1.5);
 /// The longest time to connect to a far end's iperf3 server.
 const CONNECT_TIMEOUT: &str = "10s";
+/// The longest time to connect to a far end's web server, and to wait for a part of its answer.
+const WEB_TIMEOUT: Duration = Duration::from_secs(5);
+/// The bytes of the download that shows the MTU down: several full packets, whatever the MTU is.
+const DOWNLOAD_BYTES: u64 = 100_000;
+/// The header of TCP, and its timestamps option, in bytes (RFC 9293, RFC 7323).
+const TCP_HEADER: [u32; 2] = [20, 12];
 /// The part of the budget that the search for the rates may use.
 const SEARCH_PART: f64 = 0.25;
 
@@ -145,6 +152,13 @@ impl<'a> Path<'a> {
         };
         // By now, the kernel has had answers to the longest packets, those of TCP included.
         observed.mtu = self.mtu();
+        observed.longest_down = self.longest_down();
+        let may_serve = matches!(self.reflector, Reflector::Stamp(_));
+        if may_serve && observed.longest_down.is_none() {
+            let lack =
+                format!("the MTU down: no download from port {HTTP_PORT} of the far end arrived");
+            lacks.push(lack);
+        }
         observed.lacks = lacks;
         Ok(Measured { observed, held_out })
     }
@@ -533,6 +547,32 @@ impl<'a> Path<'a> {
         // This chooses the route, and sends nothing.
         socket.connect((address, HTTP_PORT)).ok()?;
         tcp::path_mtu(&socket).ok()
+    }
+
+    /// Returns the L3 bytes of the longest packet of a download from the web server of a far end that answers probes.
+    fn longest_down(&self) -> Option<u32> {
+        if !matches!(self.reflector, Reflector::Stamp(_)) {
+            return None;
+        }
+        let server = SocketAddr::new(self.far_end.address, HTTP_PORT);
+        let mut stream = TcpStream::connect_timeout(&server, WEB_TIMEOUT).ok()?;
+        stream.set_read_timeout(Some(WEB_TIMEOUT)).ok()?;
+        let request = format!(
+            "GET /bytes/{DOWNLOAD_BYTES} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = Vec::new();
+        let mut body = (&stream).take(DOWNLOAD_BYTES);
+        body.read_to_end(&mut answer).ok()?;
+        // The kernel's estimate begins with a guess, which shorter answers do not correct.
+        if body.limit() > 0 {
+            return None;
+        }
+        let info = TcpInfo::of(&stream).ok()?;
+        let [header, timestamps] = TCP_HEADER;
+        let options = if info.timestamps { timestamps } else { 0 };
+        let is_ipv6 = matches!(self.far_end.address, IpAddr::V6(_));
+        Some(info.rcv_mss + options + header + ip_header(is_ipv6))
     }
 
     fn check_stop(&self) -> Result<()> {
