@@ -25,6 +25,8 @@ pub enum IntervalKind {
     OfValue,
     /// It contains nine of ten windows of a value that varies.
     NineOfTen,
+    /// It begins with what has passed, and ends with what may pass.
+    Bounds,
     /// It contains the intervals of several sessions.
     OfSessions,
 }
@@ -138,7 +140,7 @@ impl DirectionFit {
             None => rows.push(Parameter::word(
                 "rate",
                 NOT_LEARNT,
-                "no load exceeded the rate".to_owned(),
+                "no load that exceeds the rate was observed".to_owned(),
             )),
         }
         rows.extend(self.mtu.map(|mtu| {
@@ -146,7 +148,10 @@ impl DirectionFit {
                 "what this host's kernel knows after the loads; packets of the least length arrived",
                 "the longest packet of a TCP download; a router that lowers TCP's segment size has the same effect",
             );
-            Parameter::number("path MTU", mtu, "bytes", evidence.to_owned())
+            Parameter {
+                interval_kind: IntervalKind::Bounds,
+                ..Parameter::number("path MTU", mtu, "bytes", evidence.to_owned())
+            }
         }));
         rows
     }
@@ -234,7 +239,7 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
         true => {
             " round trips; half for each direction, which is unknown, so that the interval allows all of them"
         }
-        false => " probes and datagrams below the rate",
+        false => " packets without a load, or of loads far below the rate",
     };
     let evidence = format!("{} of {}{of}", counts.lost, counts.of);
     let mut rows = vec![Parameter::number("loss", fit.percent, "%", evidence)];

@@ -146,7 +146,13 @@ impl LinkFit {
         let delays = delays.and_then(|found| found.over_time.as_ref());
         lines.extend(over_time(rates, delays, half));
         if let Some(mtu) = fit.mtu.filter(|mtu| mtu.value < ETHERNET_MTU) {
-            lines.push(line("path_mtu", bytes(mtu.value), "", mtu, bytes));
+            lines.push(line(
+                "path_mtu",
+                bytes(mtu.value),
+                "has passed, may pass: ",
+                mtu,
+                bytes,
+            ));
         }
         lines
     }

@@ -140,6 +140,9 @@ fn parameters(all: &[Parameter]) -> Table {
                     (Some(ends), IntervalKind::NineOfTen) => {
                         format!("nine of ten windows: {}", range(ends))
                     }
+                    (Some(ends), IntervalKind::Bounds) => {
+                        format!("has passed, may pass: {}", range(ends))
+                    }
                     (Some(ends), IntervalKind::OfValue | IntervalKind::OfSessions) => range(ends),
                 },
             );
