@@ -753,6 +753,24 @@ mod tests {
     }
 
     #[test]
+    fn marks_beside_a_throughput_show_that_the_queue_is_managed() {
+        let rows = (0..30).map(|second| format!("{second},8\n"));
+        let observed = PathObservations {
+            marked: [0, 7],
+            ..read(&rows.collect::<String>()).unwrap()
+        };
+        let found = crate::LinkFit::of(&observed);
+        let bottleneck = found.down.bottleneck.as_ref().unwrap();
+        let managed = crate::QueueKind::Managed { most_ms: None };
+        assert_eq!(bottleneck.queue, Some(managed));
+        assert!(bottleneck.evidence.starts_with("7 packets were marked"));
+        let text = found.to_toml(&crate::Origin::of_path("a file", "2026-11-27"));
+        assert!(text.contains("aqm = \"codel,ecn\""), "{text}");
+        let spec: conditions::LinkSpec = conditions::read::toml_text(&text).unwrap();
+        spec.check().unwrap();
+    }
+
+    #[test]
     fn a_throughput_that_varies_is_followed_over_time() {
         let link = |mbit: fn(u32) -> u32| {
             let rows = (0..40).map(|second| format!("{second},{}\n", mbit(second)));

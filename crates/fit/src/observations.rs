@@ -37,6 +37,9 @@ pub struct PathObservations {
     /// The throughput of a direction over time, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<(Direction, OverTime)>,
+    /// The packets in each direction, up first, that were marked for congestion (ECN) between both ends of a capture.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub marked: [u64; 2],
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,

@@ -299,9 +299,7 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
                 false => "the wait beside a load far above the rate",
             },
         ),
-        QueueKind::Managed { most_ms } => {
-            (Some(most_ms), "the most beside a load far above the rate")
-        }
+        QueueKind::Managed { most_ms } => (most_ms, "the most beside a load far above the rate"),
         QueueKind::Unclear { ms } => (ms, "the wait beside a load far above the rate"),
         QueueKind::PerFlow | QueueKind::Policed => (None, ""),
     };
