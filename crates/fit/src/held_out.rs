@@ -12,25 +12,29 @@ const ONE_OF: usize = 3;
 
 impl PathObservations {
     /// Divides the probes on the idle path. Returns the observations without the last third of them, and that third as a
-    /// session; it is shorter if probes at their usual interval would take longer than `longest_s` seconds. `None` if no
-    /// round trip is in it.
+    /// session; it is shorter if it would take longer than `longest_s` seconds. `None` if no delay is in it.
     ///
     /// Loads, and datagrams whose losses count beside those of the probes, stay in the observations.
     pub fn hold_out(&self, longest_s: f64) -> Option<(Self, ProbeSession)> {
         let idle = &self.idle;
-        let interval_s = idle.interval_s()?;
-        let most = (1..=idle.probes.len() / ONE_OF)
-            .take_while(|count| *count as f64 * interval_s <= longest_s)
-            .count();
-        let from = idle.probes.len() - most;
-        // A burst of losses is not divided, because the later part begins with an answered probe.
+        let from = match idle.has_round_trips() {
+            true => idle.last_probes(longest_s)?,
+            false => idle.last_time(longest_s)?,
+        };
+        // A burst of lost round trips is not divided, because the later part begins with an answered probe.
         let mut last = idle.probes[from..].iter();
-        let lost = last.position(|probe| probe.rtt_ms.is_some())?;
+        let lost = last.position(has_arrived)?;
         let (earlier, later) = idle.probes.split_at(from + lost);
         let losses = DIRECTIONS.map(|way| {
-            let of_later = counted(later, way);
-            let of_earlier = without(idle.losses[index(way)]?, of_later)?;
-            Some((of_earlier, of_later))
+            let all = idle.losses[index(way)]?;
+            let [of_all, of_earlier, of_later] =
+                [idle.probes.as_slice(), earlier, later].map(|probes| idle.counted(probes, way));
+            match without(all, of_all) {
+                Some(others) => Some([of_earlier.with(others), of_later]),
+                None if idle.has_round_trips() => None,
+                // The losses of a full direction are not known, and no round trips take their place.
+                None => Some([Losses::default(); 2]),
+            }
         });
         let start_s = later.first()?.at_s;
         let held_out = ProbeSession {
@@ -42,14 +46,14 @@ impl PathObservations {
                     ..*probe
                 })
                 .collect(),
-            losses: losses.map(|parts| parts.map(|(_, of_later)| of_later)),
+            losses: losses.map(|parts| parts.map(|[_, of_later]| of_later)),
             clock_error_ms: idle.clock_error_ms,
             ..ProbeSession::default()
         };
         let (kept, all) = (earlier.len() as u64, idle.probes.len() as u64);
         let fitted = ProbeSession {
             probes: earlier.to_vec(),
-            losses: losses.map(|parts| parts.map(|(of_earlier, _)| of_earlier)),
+            losses: losses.map(|parts| parts.map(|[of_earlier, _]| of_earlier)),
             // The probes that were answered twice are not known one by one.
             duplicates: idle.duplicates.saturating_mul(kept).div_ceil(all),
             ..idle.clone()
@@ -63,19 +67,37 @@ impl PathObservations {
 }
 
 impl ProbeSession {
+    /// Returns whether it has round trips. Packets of a capture of both ends, or of a packet log, have only delays of their
+    /// direction.
+    pub fn has_round_trips(&self) -> bool {
+        self.answered().next().is_some()
+    }
+
+    /// Returns the number of probes that were answered, or of packets that arrived.
+    pub fn arrivals(&self) -> usize {
+        self.probes
+            .iter()
+            .filter(|probe| has_arrived(probe))
+            .count()
+    }
+
     /// Returns the session as a measurement of an idle path, as [`Comparison`](crate::Comparison) takes it. Its round trips
     /// count as those between the programs, because a file may have either.
     pub fn to_measurement(&self) -> Measurement {
-        let samples = (1_u64..).zip(&self.probes).map(|(index, probe)| {
-            let (metric, value, direction) = match probe.rtt_ms {
-                Some(ms) => (Metric::RttMs, ms, None),
-                None => (Metric::LostPackets, 1.0, probe.lost),
-            };
-            Sample {
+        let samples = (1_u64..).zip(&self.probes).flat_map(|(number, probe)| {
+            let sample = move |metric, value, direction| Sample {
                 direction,
                 phase: Some(Phase::Idle),
-                ..Sample::new(probe.at_s, metric, index, value)
-            }
+                ..Sample::new(probe.at_s, metric, number, value)
+            };
+            let round_trip = probe.rtt_ms.map(|ms| sample(Metric::RttMs, ms, None));
+            let one_way = DIRECTIONS.map(|way| {
+                let ms = probe.one_way_ms[index(way)]?;
+                Some(sample(Metric::OneWayDelayMs, ms, Some(way)))
+            });
+            let lost = (!has_arrived(probe)).then(|| sample(Metric::LostPackets, 1.0, probe.lost));
+            let all = round_trip.into_iter().chain(one_way.into_iter().flatten());
+            all.chain(lost)
         });
         let figures = DIRECTIONS.into_iter().filter_map(|way| {
             let losses = self.losses[index(way)]?;
@@ -92,30 +114,57 @@ impl ProbeSession {
         }
     }
 
-    /// Returns the number of probes that were answered.
-    pub fn answers(&self) -> usize {
-        self.answered().count()
+    /// Returns the place of the first of the last third of probes, or of those that take `longest_s` seconds at their usual
+    /// interval.
+    fn last_probes(&self, longest_s: f64) -> Option<usize> {
+        let interval_s = self.interval_s()?;
+        let most = (1..=self.probes.len() / ONE_OF)
+            .take_while(|count| *count as f64 * interval_s <= longest_s)
+            .count();
+        Some(self.probes.len() - most)
+    }
+
+    /// Returns the place of the first packet of the last third of the time, or of the last `longest_s` seconds.
+    fn last_time(&self, longest_s: f64) -> Option<usize> {
+        let (first, last) = (self.probes.first()?, self.probes.last()?);
+        let third_s = (last.at_s - first.at_s) / ONE_OF as f64;
+        let from_s = last.at_s - third_s.min(longest_s);
+        Some(self.probes.partition_point(|probe| probe.at_s < from_s))
+    }
+
+    /// Returns the losses in a direction of a part of its probes. A far end that counts does not know where probes after the
+    /// last answered one were lost, and these do not count.
+    fn counted(&self, probes: &[Probe], way: Direction) -> Losses {
+        if !self.has_round_trips() {
+            let of_way = probes
+                .iter()
+                .filter(|probe| probe.one_way_ms[index(way)].is_some() || probe.lost == Some(way));
+            return Losses::in_order(of_way.map(|probe| probe.lost.is_some()));
+        }
+        let is_known = |probe: &&Probe| probe.rtt_ms.is_some() || probe.lost.is_some();
+        let entered = probes.iter().filter(is_known);
+        let entered = entered.filter(|probe| probe.entered(way));
+        Losses::in_order(entered.map(|probe| !probe.passed(way)))
     }
 }
 
-/// Returns the losses of probes in a direction. A far end that counts does not know where probes after the last answered one
-/// were lost, and these do not count.
-fn counted(probes: &[Probe], way: Direction) -> Losses {
-    let is_known = |probe: &&Probe| probe.rtt_ms.is_some() || probe.lost.is_some();
-    let known = probes.iter().filter(is_known);
-    let entered = known.filter(|probe| probe.entered(way));
-    Losses::in_order(entered.map(|probe| !probe.passed(way)))
+/// Returns whether a probe was answered, or a packet of a direction arrived.
+fn has_arrived(probe: &Probe) -> bool {
+    probe.rtt_ms.is_some() || probe.one_way_ms.iter().any(Option::is_some)
 }
 
 /// Returns the losses without those of a part; `None` if they do not contain it.
 fn without(all: Losses, part: Losses) -> Option<Losses> {
-    let left = Losses {
-        of: all.of.checked_sub(part.of)?,
-        lost: all.lost.checked_sub(part.lost)?,
-        bursts: all.bursts.checked_sub(part.bursts)?,
-    };
-    let is_possible = left.bursts <= left.lost && left.lost <= left.of;
-    (is_possible && (left.lost == 0) == (left.bursts == 0)).then_some(left)
+    let (of, lost) = (
+        all.of.checked_sub(part.of)?,
+        all.lost.checked_sub(part.lost)?,
+    );
+    let bursts = all.bursts.saturating_sub(part.bursts);
+    (lost <= of).then(|| Losses {
+        of,
+        lost,
+        bursts: bursts.clamp(lost.min(1), lost),
+    })
 }
 
 #[cfg(test)]
@@ -134,16 +183,15 @@ mod tests {
                 ..Probe::default()
             }
         });
-        let probes: Vec<Probe> = probes.collect();
-        let losses = DIRECTIONS.map(|way| Some(counted(&probes, way)));
+        let mut idle = ProbeSession {
+            wire_bytes: 146,
+            probes: probes.collect(),
+            duplicates: 3,
+            ..ProbeSession::default()
+        };
+        idle.losses = DIRECTIONS.map(|way| Some(idle.counted(&idle.probes, way)));
         PathObservations {
-            idle: ProbeSession {
-                wire_bytes: 146,
-                probes,
-                losses,
-                duplicates: 3,
-                ..ProbeSession::default()
-            },
+            idle,
             ..PathObservations::default()
         }
     }
@@ -167,7 +215,7 @@ mod tests {
             (held_out.probes[0].at_s, held_out.probes[0].rtt_ms),
             (0.0, Some(80.0))
         );
-        assert_eq!((held_out.answers(), held_out.wire_bytes), (28, 146));
+        assert_eq!((held_out.arrivals(), held_out.wire_bytes), (28, 146));
         let in_a_run = Losses {
             of: 30,
             lost: 2,
@@ -190,13 +238,62 @@ mod tests {
         assert_eq!((fitted.idle.probes.len(), held_out.probes.len()), (80, 10));
     }
 
-    #[test]
-    fn without_round_trips_nothing_is_held_out() {
-        let mut one_way = observed(90, &[]);
-        for probe in &mut one_way.idle.probes {
-            probe.one_way_ms[0] = probe.rtt_ms.take();
+    /// Returns packets every 10 ms, up and down in turn, of which every tenth one was lost.
+    fn packets() -> PathObservations {
+        let probes = (0..90_u32).map(|at| {
+            let way = DIRECTIONS[at as usize % 2];
+            let is_lost = at % 10 == 0;
+            let mut probe = Probe {
+                at_s: 0.01 * f64::from(at),
+                lost: is_lost.then_some(way),
+                ..Probe::default()
+            };
+            probe.one_way_ms[index(way)] = (!is_lost).then_some(20.0);
+            probe
+        });
+        let mut idle = ProbeSession {
+            probes: probes.collect(),
+            ..ProbeSession::default()
+        };
+        idle.losses = DIRECTIONS.map(|way| Some(idle.counted(&idle.probes, way)));
+        PathObservations {
+            idle,
+            ..PathObservations::default()
         }
-        assert_eq!(one_way.hold_out(60.0), None);
+    }
+
+    #[test]
+    fn the_last_third_of_the_time_of_packets_without_round_trips_is_held_out() {
+        let (fitted, held_out) = packets().hold_out(60.0).unwrap();
+        assert_eq!((fitted.idle.probes.len(), held_out.probes.len()), (61, 29));
+        // Those up are at even places, so that they have all losses: the places 0, 10 and so on.
+        let losses = [fitted.idle.losses, held_out.losses].map(|both| both.map(Option::unwrap));
+        let counts = losses.map(|both| both.map(|one| (one.lost, one.of)));
+        assert_eq!(counts, [[(7, 31), (0, 30)], [(2, 14), (0, 15)]]);
+        let (fitted, _) = packets().hold_out(0.105).unwrap();
+        assert_eq!(fitted.idle.probes.len(), 79);
+        let measurement = held_out.to_measurement();
+        let read = ProbeSession::of(&measurement, Some(Phase::Idle), 0);
+        assert_eq!(
+            (&read.probes, read.losses),
+            (&held_out.probes, held_out.losses)
+        );
+    }
+
+    #[test]
+    fn losses_of_a_full_direction_stay_unknown() {
+        let mut full = packets();
+        full.idle.losses[0] = Some(Losses::default());
+        let (fitted, held_out) = full.hold_out(60.0).unwrap();
+        let unknown = Some(Losses::default());
+        assert_eq!(
+            (fitted.idle.losses[0], held_out.losses[0]),
+            (unknown, unknown)
+        );
+    }
+
+    #[test]
+    fn without_delays_nothing_is_held_out() {
         assert_eq!(observed(90, &[]).hold_out(0.005), None);
         assert_eq!(PathObservations::default().hold_out(60.0), None);
     }

@@ -12,14 +12,16 @@ use stats::layers::ip_header;
 use super::OBSERVATIONS;
 use super::costs::Limits;
 use super::held_out::{HeldOut, HeldOutPlan, NO_PROOF};
-use super::measure::HEADERS;
+use super::measure::{HEADERS, INTERVAL, PROBE_BYTES, probes_in};
 
 /// The words by which a record is recognised.
 const RECORD: &str = "\"farwire-record\"";
-/// The fewest answered probes that are held out. The percentiles of fewer, and their bootstrap in twenty blocks, show little.
+/// The fewest delays that are held out. The percentiles of fewer, and their bootstrap in twenty blocks, show little.
 const FEWEST: usize = 50;
 /// The reason why the loads of files are not compared.
 const NO_LOADS: &str = "files have no path to load again, so that no load is held out";
+/// The reason why nothing is held out of tables of throughput.
+const NO_PROBES: &str = "files without probes have no delays to compare";
 /// The largest payload of a probe in bytes that fits into a frame.
 const LARGEST: u32 = 1472;
 
@@ -71,59 +73,82 @@ pub(super) fn divide(sessions: &[PathObservations], limits: &Limits) -> Divided 
     if !limits.with_proof {
         return whole(NO_PROOF);
     }
+    if sessions.iter().all(|one| one.idle.probes.is_empty()) {
+        return whole(NO_PROBES);
+    }
     let longest_s = limits.proof_idle_s() / sessions.len().max(1) as f64;
+    // Delays of a direction are not compared if there are round trips.
+    let with_round_trips = sessions.iter().any(|one| one.idle.has_round_trips());
     let mut held_out = ProbeSession::default();
+    let mut seconds = 0.0;
     let mut fitted = Vec::new();
     for session in sessions {
-        fitted.push(match session.hold_out(longest_s) {
-            Some((earlier, later)) => {
-                held_out.join(later);
-                earlier
-            }
-            None => session.clone(),
-        });
+        let is_compared = session.idle.has_round_trips() == with_round_trips;
+        let parts = is_compared.then(|| session.hold_out(longest_s)).flatten();
+        let Some((earlier, later)) = parts else {
+            fitted.push(session.clone());
+            continue;
+        };
+        seconds += later.probes.last().map_or(0.0, |last| last.at_s);
+        held_out.join(later);
+        fitted.push(earlier);
     }
-    let answers = held_out.answers();
-    let Some(interval_s) = held_out.interval_s().filter(|_| answers >= FEWEST) else {
+    let arrivals = held_out.arrivals();
+    let Some(plan) = plan(&held_out, seconds).filter(|_| arrivals >= FEWEST) else {
         return whole(&format!(
-            "at least {FEWEST} answered probes would have to be held out, but the last third of the probes, at most for {:.0} s, has \
-             {answers}: measure for longer, or raise --time",
+            "at least {FEWEST} delays would have to be held out, but the last third of the probes, at most for {:.0} s, has {arrivals}: \
+             measure for longer, or raise --time",
             limits.proof_idle_s()
         ));
     };
     let probes = sessions.iter().map(|one| one.idle.probes.len());
     let (held, all) = (held_out.probes.len(), probes.sum::<usize>());
+    let name = if with_round_trips {
+        "idle probes"
+    } else {
+        "packets"
+    };
     let description = match sessions {
-        [_] => format!("the last {held} of {all} idle probes"),
-        _ => format!("{held} of {all} idle probes, the last ones of the files"),
+        [_] => format!("the last {held} of {all} {name}"),
+        _ => format!("{held} of {all} {name}, the last ones of the files"),
     };
     Divided {
         fitted,
         held_out: Ok(HeldOut {
             description,
-            plan: plan(&held_out, interval_s),
+            plan,
             measurement: held_out.to_measurement(),
         }),
     }
 }
 
 /// Returns the instrument that sends the same packets through the link: one that knows the direction of losses only if the
-/// file does, so that the same losses are compared.
-fn plan(held_out: &ProbeSession, interval_s: f64) -> HeldOutPlan {
-    let payload = held_out
-        .wire_bytes
-        .saturating_sub(HEADERS + ip_header(false));
+/// file does, so that the same losses are compared. Packets of single directions are not sent again: probes show the delay
+/// of each direction for as many seconds.
+fn plan(held_out: &ProbeSession, seconds: f64) -> Option<HeldOutPlan> {
+    let loads_s = Err(NO_LOADS.to_owned());
+    if !held_out.has_round_trips() {
+        return Some(HeldOutPlan {
+            idle: "probe",
+            count: probes_in(seconds),
+            interval: INTERVAL,
+            size: PROBE_BYTES,
+            loads_s,
+        });
+    }
+    let headers = HEADERS + ip_header(false);
+    let payload = held_out.wire_bytes.saturating_sub(headers);
     let (idle, size) = match held_out.losses {
         [Some(_), Some(_)] => ("probe", size_of_stamp(payload)),
         _ => ("ping", payload),
     };
-    HeldOutPlan {
+    Some(HeldOutPlan {
         idle,
         count: u32::try_from(held_out.probes.len()).unwrap_or(u32::MAX),
-        interval: Duration::from_secs_f64(interval_s),
+        interval: Duration::from_secs_f64(held_out.interval_s()?),
         size: size.min(LARGEST),
-        loads_s: Err(NO_LOADS.to_owned()),
-    }
+        loads_s,
+    })
 }
 
 /// Returns the nearest payload that a probe of STAMP can have: its extensions take at least four bytes (RFC 8972).
@@ -204,9 +229,32 @@ mod tests {
             held_out.err().unwrap()
         };
         let few = cause(147, &limits(180.0, true));
-        let expected = "at least 50 answered probes would have to be held out, but the last third of the probes, at most for 90 s, has 49";
+        let expected = "at least 50 delays would have to be held out, but the last third of the probes, at most for 90 s, has 49";
         assert!(few.starts_with(expected), "{few}");
         assert_eq!(cause(300, &limits(180.0, false)), NO_PROOF);
+    }
+
+    #[test]
+    fn packets_of_single_directions_are_compared_with_probes_for_as_many_seconds() {
+        let mut packets = pings(300);
+        for probe in &mut packets.idle.probes {
+            probe.one_way_ms[0] = probe.rtt_ms.take();
+        }
+        let held_out = divide(&[packets.clone()], &limits(180.0, true)).held_out;
+        let held_out = held_out.unwrap();
+        assert_eq!(held_out.description, "the last 100 of 300 packets");
+        let plan = &held_out.plan;
+        assert_eq!((plan.idle, plan.interval), ("probe", INTERVAL));
+        // A probe every 10 ms for 9.9 s.
+        assert!((985..=990).contains(&plan.count), "{}", plan.count);
+        // Beside round trips, they are all fitted.
+        let Divided { fitted, held_out } = divide(&[packets, pings(300)], &limits(180.0, true));
+        let lengths: Vec<usize> = fitted.iter().map(|one| one.idle.probes.len()).collect();
+        assert_eq!(lengths, [300, 200]);
+        assert_eq!(held_out.unwrap().plan.idle, "ping");
+        let table = [PathObservations::default()];
+        let nothing = divide(&table, &limits(180.0, true)).held_out;
+        assert_eq!(nothing.err().unwrap(), NO_PROBES);
     }
 
     #[test]

@@ -28,13 +28,13 @@ const HTTP_PORT: u16 = 8080;
 /// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
 pub(super) const CONGESTION: &str = "cubic";
 /// The payload of a probe in bytes, of UDP as well as of ICMP.
-const PROBE_BYTES: u32 = 104;
+pub(super) const PROBE_BYTES: u32 = 104;
 /// The headers of Ethernet, and of UDP or ICMP, in bytes.
 pub(super) const HEADERS: u32 = 14 + 8;
 /// The L2 bytes that a datagram of a load usually has, until the far end has counted one.
 const USUAL_DATAGRAM: u32 = 1490;
 /// The time between two probes.
-const INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const INTERVAL: Duration = Duration::from_millis(10);
 /// The number of probes that look for a reflector, so that a lossy path hardly ever loses all of them.
 const FEW: u32 = 5;
 /// The time for which a probe beside a strong load is awaited, which is longer than most queues.
@@ -614,7 +614,7 @@ fn gentle_timeout(strong: &LoadedSession) -> Duration {
 }
 
 /// Returns the number of probes in this number of seconds.
-fn probes_in(seconds: f64) -> u32 {
+pub(super) fn probes_in(seconds: f64) -> u32 {
     let count = Duration::from_secs_f64(seconds).as_millis() / INTERVAL.as_millis();
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
 }

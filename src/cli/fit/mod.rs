@@ -50,7 +50,7 @@ use crate::{progress, toml_file};
 ///
 /// Files are fitted in place of a path: records and JSON measurements of farwire, observations.json of other fits, output of
 /// `ping -D`, JSON of irtt, packet logs in CSV, captures of both ends or of pings, and tables of seconds and Mbit/s. Several files are
-/// several sessions on one path. The last third of the round trips of a file is held out, and compared with the link.
+/// several sessions on one path. The last third of the probes of a file is held out, and compared with the link.
 #[derive(Args, Debug)]
 pub(crate) struct FitArgs {
     /// Name or address of the far end, or files of measurements

@@ -173,7 +173,7 @@ fn tables(found: &Comparison) -> [Table; 4] {
 
 fn delays(all: &[DelayComparison]) -> Table {
     let columns = [
-        Column::words("round trips"),
+        Column::words("delays"),
         Column::numbers("path p50\nms"),
         Column::numbers("link p50\nms"),
         Column::numbers("differs\n%"),
@@ -200,7 +200,7 @@ fn delays(all: &[DelayComparison]) -> Table {
 
 fn distances(all: &[DelayComparison]) -> Table {
     let columns = [
-        Column::words("distances of the\nround trips"),
+        Column::words("distances of\nthe delays"),
         Column::words("Kolmogorov-\nSmirnov"),
         Column::numbers("halves of\nthe path"),
         Column::words("Wasserstein\nms"),
@@ -228,9 +228,10 @@ fn distances(all: &[DelayComparison]) -> Table {
     Table::new("", columns).with(all.iter().map(row))
 }
 
-/// Returns the name of the phase for people.
+/// Returns the name of the phase for people, and what was measured in it.
 fn phase(one: &DelayComparison) -> String {
-    one.phase.name().replace('_', " ")
+    let what = one.direction.map_or("round trips", Direction::name);
+    format!("{}, {what}", one.phase.name().replace('_', " "))
 }
 
 fn throughput(all: &[ThroughputComparison]) -> Table {
@@ -280,4 +281,35 @@ fn losses(all: &[LossComparison]) -> Table {
         ]
     };
     Table::new("", columns).with(all.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{Measurement, Metric, Phase, Sample};
+
+    use super::*;
+
+    #[test]
+    fn a_row_of_delays_says_whether_they_are_round_trips_or_of_a_direction() {
+        let names = |metric, direction| {
+            let samples = (0..30_u32).map(|number| Sample {
+                phase: Some(Phase::Idle),
+                direction,
+                ..Sample::new(f64::from(number), metric, number.into(), 20.0)
+            });
+            let measured = Measurement {
+                samples: samples.collect(),
+                ..Measurement::default()
+            };
+            let [delays, ..] = tables(&Comparison::of(&measured, &measured));
+            delays
+                .rows
+                .iter()
+                .map(|row| row[0].text.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(Metric::RttMs, None), ["idle, round trips"]);
+        let up = names(Metric::OneWayDelayMs, Some(Direction::Up));
+        assert_eq!(up, ["idle, up"]);
+    }
 }
