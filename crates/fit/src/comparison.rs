@@ -273,12 +273,7 @@ impl DelayComparison {
 
     /// Compares the delays of a direction of the idle path; `None` if the path or the link has too few.
     fn one_way(path: &Measurement, link: &Measurement, way: Direction) -> Option<Self> {
-        let wanted = (Metric::OneWayDelayMs, Some(Phase::Idle), Some(way));
-        let delays = [path, link].map(|measurement| {
-            let samples = measurement.samples.iter();
-            let found = samples.filter(|one| (one.metric, one.phase, one.direction) == wanted);
-            found.map(|one| one.value).collect::<Vec<f64>>()
-        });
+        let delays = one_way_delays([path, link], way);
         let are_enough = delays.iter().all(|one| one.len() >= FEWEST_ONE_WAY);
         let found = are_enough.then(|| Self::between(delays, Phase::Idle, Some(way), [0.0; 2]));
         found.flatten()
@@ -390,6 +385,16 @@ pub fn round_trips(measured: [&Measurement; 2], phase: Phase) -> [Vec<f64>; 2] {
         true => network,
         false => program,
     }
+}
+
+/// Returns the delays of a direction of the idle path in milliseconds for each measurement, in the order of sending.
+pub fn one_way_delays(measured: [&Measurement; 2], way: Direction) -> [Vec<f64>; 2] {
+    let wanted = (Metric::OneWayDelayMs, Some(Phase::Idle), Some(way));
+    measured.map(|measurement| {
+        let samples = measurement.samples.iter();
+        let found = samples.filter(|one| (one.metric, one.phase, one.direction) == wanted);
+        found.map(|one| one.value).collect()
+    })
 }
 
 /// Returns the seconds between the first and the last sample of a phase; 0 without a sample.

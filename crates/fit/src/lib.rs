@@ -32,7 +32,7 @@ pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
 pub use comparison::{
     Comparison, DelayComparison, LossComparison, LossRunComparison, ThroughputComparison, goodput,
-    round_trips,
+    one_way_delays, round_trips,
 };
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};

@@ -89,7 +89,7 @@ pub(super) fn divide(sessions: &[PathObservations], limits: &Limits) -> Divided 
             fitted.push(session.clone());
             continue;
         };
-        seconds += later.probes.last().map_or(0.0, |last| last.at_s);
+        seconds += later.probes.last().map_or(0.0, |last| last.at_s.max(0.0));
         held_out.join(later);
         fitted.push(earlier);
     }
