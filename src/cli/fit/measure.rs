@@ -463,7 +463,7 @@ impl<'a> Path<'a> {
         };
         Ok(Ok(HeldOut {
             description: format!(
-                "{count} packets of `{instrument}` on the idle path{with_loads}, after all that was fitted"
+                "{count} packets of `{instrument}` on the idle path{with_loads}, after the sessions that were fitted"
             ),
             plan: HeldOutPlan {
                 idle: instrument,
