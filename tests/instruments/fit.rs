@@ -86,7 +86,7 @@ fn a_rate_that_steps_becomes_a_trace_in_both_directions() -> Result<()> {
 
 #[test_support::test(serial, Namespaces)]
 fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
-    let hidden = "--rate 20mbit --queue 100ms --loss 1% --up-delay 20ms --down-delay 35ms";
+    let hidden = "--rate 20mbit --queue 100ms --loss 1% --up-delay 20ms --down-delay 35ms --down-path-mtu 1480";
     let (result, link) = fitted(hidden, &["--time", "24s", "--no-proof"])?;
     for (way, delay) in [("up", 20.0), ("down", 35.0)] {
         is_near(number(&result, way, "delay")?, delay, 0.5, 0.02, "delay")?;
@@ -106,10 +106,12 @@ fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
         );
     }
     has(&link, "# [fitted] farwire fit, \"10.77.0.2\"")?;
-    // That of the test bed, which no file has to state.
-    let mtu = number(&result, "up", "path MTU")?;
-    ensure!(mtu == 1500.0 && !link.contains("path_mtu"), "{mtu}: {link}");
-    ensure!(parameter(&result, "down", "path MTU").is_err(), "{result}");
+    // That up is the test bed's, which no file has to state.
+    let mtus = ["up", "down"].map(|way| number(&result, way, "path MTU").ok());
+    ensure!(mtus == [Some(1500.0), Some(1480.0)], "{mtus:?}");
+    let (_, down) = link.split_once("[down]").context("no direction down")?;
+    has(down, "path_mtu = \"1480\"")?;
+    ensure!(link.matches("path_mtu").count() == 1, "{link}");
     ensure!(
         result["not_compared"] == "--no-proof leaves the comparison out",
         "{result}"
@@ -299,10 +301,15 @@ fn a_bridge_that_nobody_shaped_has_a_delay_and_no_rate_that_the_budget_reaches()
 
 /// Writes the output of `ping -D` for a path of 25 ms that loses every twentieth packet.
 fn pings() -> String {
+    pings_every(0.2)
+}
+
+/// Writes the same with another time between two pings, in seconds.
+fn pings_every(interval_s: f64) -> String {
     let head = "PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n".to_owned();
     let answered = (1..=400_u32).filter(|number| number % 20 != 0);
     let lines = answered.map(|number| {
-        let at = 1_700_000_000.0 + 0.2 * f64::from(number);
+        let at = 1_700_000_000.0 + interval_s * f64::from(number);
         format!("[{at:.6}] 64 bytes from 192.0.2.1: icmp_seq={number} ttl=57 time=25.0 ms\n")
     });
     head + &lines.collect::<String>()
@@ -322,6 +329,7 @@ fn files_are_sessions_on_one_path_whose_spread_is_stated() -> Result<()> {
         "fit",
         "morning.txt",
         "evening.txt",
+        "--no-proof",
         "--out",
         "both",
         "--json",
@@ -360,6 +368,37 @@ fn files_are_sessions_on_one_path_whose_spread_is_stated() -> Result<()> {
     Ok(())
 }
 
+#[test_support::test(serial, Namespaces)]
+fn the_last_third_of_the_probes_of_a_file_is_held_out_and_compared() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("ping.txt"), pings_every(0.01))?;
+    let mut command = farwire();
+    command.current_dir(directory.path());
+    command.args(["fit", "ping.txt", "--out", "out", "--json", "-"]);
+    let output = process::run_for(&mut command, LONGEST)?;
+    ensure!(output.status.success(), "{}", stderr(&output));
+    let result: Value = serde_json::from_str(&stdout(&output))?;
+    ensure!(
+        result["held_out"] == "the last 133 of 399 idle probes",
+        "{result}"
+    );
+    let delay = parameter(&result, "up", "delay")?;
+    // Of the first 266 probes, every twentieth was lost.
+    has(&delay["evidence"].to_string(), "median of 253 idle probes")?;
+    let delays = result["comparison"]["delays"]
+        .as_array()
+        .with_context(|| format!("no comparison in {result}"))?;
+    ensure!(delays.len() == 1, "{result}");
+    // Of the other 133, the probes 280, 300 and so on until 380 were lost.
+    ensure!(delays[0]["probes"][0] == 127, "{result}");
+    let [path, link] = [0, 1].map(|at| delays[0]["p50_ms"][at].as_f64().unwrap_or_default());
+    is_near(path, 25.0, 0.01, 0.0, "the held-out probes")?;
+    is_near(link, 25.0, 1.0, 0.0, "the same through the link")?;
+    let report = fs::read_to_string(directory.path().join("out/report.txt"))?;
+    has(&report, "held out: the last 133 of 399 idle probes")?;
+    has(&report, "loads were not compared with those of the path")
+}
+
 #[test_support::test]
 fn observations_of_a_fit_can_be_fitted_again() -> Result<()> {
     let directory = tempfile::tempdir()?;
@@ -367,7 +406,7 @@ fn observations_of_a_fit_can_be_fitted_again() -> Result<()> {
     let fit = |source: &str, out: &str| -> Result<String> {
         let mut command = farwire();
         command.current_dir(directory.path());
-        process::succeeds(command.args(["fit", source, "--out", out]))?;
+        process::succeeds(command.args(["fit", source, "--no-proof", "--out", out]))?;
         let link = fs::read_to_string(directory.path().join(out).join("link.toml"))?;
         Ok(link.replace(source, ""))
     };
@@ -383,7 +422,8 @@ fn what_files_could_not_show_is_stated_with_their_names() -> Result<()> {
     let fit = |sources: &[&str], out: &str| -> Result<Value> {
         let mut command = farwire();
         command.current_dir(directory.path()).arg("fit");
-        process::json(command.args(sources).args(["--out", out, "--json", "-"]))
+        command.args(sources).args(["--no-proof", "--out", out]);
+        process::json(command.args(["--json", "-"]))
     };
     let complete = fit(&["ping.txt"], "first")?;
     ensure!(complete["lacks"] == serde_json::json!([]), "{complete}");
@@ -415,7 +455,7 @@ fn a_profile_of_a_fit_has_a_source_for_each_number() -> Result<()> {
         command.env_remove("XDG_CONFIG_HOME").args(arguments);
         process::succeeds(&mut command)
     };
-    in_home(&["fit", "ping.txt", "--profile", "from-ping"])?;
+    in_home(&["fit", "ping.txt", "--no-proof", "--profile", "from-ping"])?;
     in_home(&["profiles", "check", "from-ping"])?;
     in_home(&["link", "--profile", "from-ping"])?;
     Ok(())
@@ -444,7 +484,8 @@ fn a_link_in_a_directory_leads_no_file_of_a_fit_out_of_it() -> Result<()> {
     command
         .env("HOME", directory.path())
         .env_remove("XDG_CONFIG_HOME");
-    command.args(["fit", "ping.txt", "--out", "out", "--profile", "own"]);
+    command.args(["fit", "ping.txt", "--no-proof", "--out", "out"]);
+    command.args(["--profile", "own"]);
     process::succeeds(&mut command)?;
     ensure!(fs::read_to_string(at("outside"))? == "of somebody");
     ensure!(!at("nowhere").exists());
@@ -511,12 +552,17 @@ fn a_capture_of_both_ends_of_a_link_is_fitted() -> Result<()> {
     exec.args(["exec", "--up-delay", "10ms", "--down-delay", "30ms"]);
     exec.args(["--pcap", "path", "--"]);
     exec.arg(farwire().get_program());
-    exec.args(["measure", "ping", SERVER, "-c", "200", "-i", "10ms"]);
+    exec.args(["measure", "ping", SERVER, "-c", "300", "-i", "10ms"]);
     process::succeeds(&mut exec)?;
     let mut fit = farwire();
     fit.current_dir(directory.path());
     fit.args(["fit", "path.pcapng", "--json", "-"]);
     let result: Value = process::json(&mut fit)?;
+    let compared = result["comparison"]["delays"]
+        .as_array()
+        .with_context(|| format!("no comparison in {result}"))?;
+    let ways: Vec<&Value> = compared.iter().map(|one| &one["direction"]).collect();
+    ensure!(ways == ["up", "down"], "{result}");
     for (way, delay) in [("up", 10.0), ("down", 30.0)] {
         // The model's delay and the time until the packet is sent.
         is_near(number(&result, way, "delay")?, delay, 1.0, 0.0, "delay")?;
@@ -538,7 +584,7 @@ fn a_capture_of_a_full_link_has_its_rate_and_a_delay_without_the_queue() -> Resu
     process::succeeds(&mut exec)?;
     let mut fit = farwire();
     fit.current_dir(directory.path());
-    fit.args(["fit", "full.pcapng", "--json", "-"]);
+    fit.args(["fit", "full.pcapng", "--no-proof", "--json", "-"]);
     let result: Value = process::json(&mut fit)?;
     is_near(number(&result, "up", "rate")?, 10.0, 0.0, 0.03, "rate")?;
     // The fastest packets show it, with the 1.2 ms of their transmission.

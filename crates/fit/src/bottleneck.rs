@@ -5,7 +5,7 @@ use conditions::Direction;
 use crate::delay::Served;
 use crate::estimate::Estimate;
 use crate::loss::{self, LossFit};
-use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
+use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations, index};
 use crate::over_time::OverTime;
 use crate::queue::{Queue, QueueKind, idle_delays, median, range};
 use crate::varying_rate::{VARIES, VaryingRate};
@@ -202,18 +202,25 @@ impl Bottleneck {
             true => (spread, ", with the range of nine of ten"),
             false => (median(&rates.values)?, ""),
         };
+        let (queue, evidence) = match observed.marked[index(way)] {
+            0 => (None, "throughput does not show it".to_owned()),
+            count => (
+                Some(QueueKind::Managed { most_ms: None }),
+                format!("{count} packets were marked (ECN) on the path"),
+            ),
+        };
         (rate.value > 0.0).then(|| Self {
             rate,
             over_time: varies.then(|| rates.clone()),
             burst_bytes: None,
-            queue: None,
+            queue,
             queue_bytes: None,
             rate_evidence: format!(
                 "the median throughput of {} times {} s{range}; a transfer that did not fill the path shows less",
                 rates.values.len(),
                 rates.every_s
             ),
-            evidence: "throughput does not show it".to_owned(),
+            evidence,
         })
     }
 }

@@ -5,7 +5,7 @@ mod pairing;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use conditions::Direction;
@@ -168,6 +168,7 @@ impl Capture {
         let mut directions = self.directions()?;
         let mut throughput = Vec::new();
         let mut lacks = Vec::new();
+        let mut marked = [0; 2];
         let mut session = ProbeSession::default();
         for (way, pairs) in &mut directions {
             if !self.has_one_clock && pairs.show_wrong_clocks() {
@@ -175,6 +176,7 @@ impl Capture {
             }
             pairs.refuse_impossible();
             session.unclear[index(*way)] = pairs.unclear.len() as u64;
+            marked[index(*way)] = self.marked(*way, pairs);
             let all = &mut pairs.crossings;
             all.sort_by_key(|one| one.packet.at_ns);
             if self.misses_arrivals(*way) {
@@ -189,6 +191,14 @@ impl Capture {
             });
             let full = FullDirection::of(&arrivals.collect::<Vec<Arrival>>());
             lacks.extend(self.lack(*way, full.is_some()));
+            let marks = marked[index(*way)];
+            if full.is_none() && marks > 0 {
+                lacks.push(format!(
+                    "the queue {}: {marks} packets were marked (ECN), so that it is managed, but the direction was not full, so that its rate \
+                     is not known",
+                    way.name()
+                ));
+            }
             if let Some(full) = full {
                 all.retain(|one| {
                     one.arrived_ns
@@ -245,9 +255,21 @@ impl Capture {
         Ok(PathObservations {
             idle: session,
             throughput,
+            marked,
             lacks,
             ..PathObservations::default()
         })
+    }
+
+    /// Returns the number of packets of a direction that were marked for congestion between both ends.
+    fn marked(&self, way: Direction, pairs: &Pairs<'_>) -> u64 {
+        let unmarked = pairs.crossings.iter().map(|one| one.packet);
+        let unmarked = unmarked.filter(|packet| !packet.is_marked);
+        let unmarked: BTreeSet<u64> = unmarked.map(|packet| packet.digest).collect();
+        let [near, far] = &self.ends;
+        let arrived = way.choose(far, near).iter();
+        let marked = arrived.filter(|one| one.is_marked && unmarked.contains(&one.digest));
+        marked.count() as u64
     }
 
     /// Returns whether packets are missing in the capture at the end to which a direction goes, so that a packet that is not

@@ -187,7 +187,7 @@ fn queue(all: &[QueueKind]) -> (Option<QueueKind>, Option<String>) {
                     .iter()
                     .any(|one| matches!(one, QueueKind::Fifo { is_least: true, .. })),
             },
-            (QueueKind::Managed { .. }, Some(most_ms)) => QueueKind::Managed { most_ms },
+            (QueueKind::Managed { .. }, most_ms) => QueueKind::Managed { most_ms },
             (QueueKind::Unclear { .. }, ms) => QueueKind::Unclear { ms },
             (same, _) => same,
         };
@@ -282,7 +282,7 @@ mod tests {
                 20.0,
                 8e6,
                 QueueKind::Managed {
-                    most_ms: Estimate::within(50.0, 1.0),
+                    most_ms: Some(Estimate::within(50.0, 1.0)),
                 },
             ),
         ];

@@ -19,6 +19,8 @@ const HOST_MS: f64 = 0.3;
 const LEAST_WAIT: (f64, f64) = (0.1, 3.0);
 /// The share of lost packets in percent below which two directions count as equal if both are certainly below it.
 const RARE_LOSS_PERCENT: f64 = 0.1;
+/// The fewest delays of a direction that are compared. A capture may have few packets in one direction.
+const FEWEST_ONE_WAY: usize = 20;
 /// The normal quantile of 95 % intervals.
 const Z: f64 = 1.96;
 /// The phases with their names for people.
@@ -32,7 +34,7 @@ const PHASES: [(Phase, &str); 4] = [
 /// The difference between a link and the path to which it was fitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The round trips of each phase.
+    /// The round trips of each phase; the delays of each direction of the idle path, if the path has no round trips.
     pub delays: Vec<DelayComparison>,
     /// The throughput of each load.
     pub throughput: Vec<ThroughputComparison>,
@@ -48,12 +50,15 @@ pub struct Comparison {
     pub statement: String,
 }
 
-/// The round trips of a phase.
+/// The round trips of a phase, or the delays of a direction of the idle path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DelayComparison {
     /// The phase.
     pub phase: Phase,
-    /// The number of round trips of the path and of the link.
+    /// The direction; absent for round trips.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// The number of delays of the path and of the link.
     pub probes: [usize; 2],
     /// The medians of the path and of the link, in milliseconds.
     pub p50_ms: [f64; 2],
@@ -63,7 +68,7 @@ pub struct DelayComparison {
     pub idle_ms: [f64; 2],
     /// The distances between both distributions; that of Wasserstein is in milliseconds.
     pub distance: Distance,
-    /// The same two distances between the first and the second half of the path's round trips, as a reference.
+    /// The same two distances between the first and the second half of the path's delays, as a reference.
     pub path_halves: [f64; 2],
 }
 
@@ -107,10 +112,15 @@ impl Comparison {
     pub fn of(path: &Measurement, link: &Measurement) -> Self {
         let idle = DelayComparison::of(path, link, Phase::Idle, [0.0; 2]);
         let idle_ms = idle.as_ref().map_or([0.0; 2], |idle| idle.p50_ms);
+        let one_way = DIRECTIONS.map(|way| match idle {
+            Some(_) => None,
+            None => DelayComparison::one_way(path, link, way),
+        });
         let loaded = PHASES.into_iter().skip(1);
         let loaded =
             loaded.filter_map(|(phase, _)| DelayComparison::of(path, link, phase, idle_ms));
-        let delays: Vec<DelayComparison> = idle.into_iter().chain(loaded).collect();
+        let idle = idle.into_iter().chain(one_way.into_iter().flatten());
+        let delays: Vec<DelayComparison> = idle.chain(loaded).collect();
         let throughput: Vec<ThroughputComparison> = PHASES
             .into_iter()
             .flat_map(|(phase, _)| DIRECTIONS.map(|way| (phase, way)))
@@ -138,7 +148,7 @@ impl Comparison {
 
 impl LossComparison {
     /// Compares the losses of each direction that both measurements know. If neither knows any, the lost round trips are
-    /// compared.
+    /// compared, unless one of them has packets of single directions.
     fn all(path: &Measurement, link: &Measurement) -> Vec<Self> {
         let sessions =
             [path, link].map(|measurement| ProbeSession::of(measurement, Some(Phase::Idle), 0));
@@ -148,7 +158,11 @@ impl LossComparison {
         };
         let of_ways: Vec<Self> = DIRECTIONS.into_iter().filter_map(of_way).collect();
         let knows_a_way = |one: &ProbeSession| one.losses.iter().any(Option::is_some);
-        if sessions.iter().any(knows_a_way) {
+        let is_one_way = |one: &ProbeSession| one.arrivals() > 0 && !one.has_round_trips();
+        if sessions
+            .iter()
+            .any(|one| knows_a_way(one) || is_one_way(one))
+        {
             return of_ways;
         }
         let of_round_trips = sessions.map(|one| {
@@ -252,12 +266,30 @@ impl LossRunComparison {
 }
 
 impl DelayComparison {
+    /// Compares the round trips of a phase.
     fn of(path: &Measurement, link: &Measurement, phase: Phase, idle_ms: [f64; 2]) -> Option<Self> {
-        let [one, other] = round_trips([path, link], phase);
+        Self::between(round_trips([path, link], phase), phase, None, idle_ms)
+    }
+
+    /// Compares the delays of a direction of the idle path; `None` if the path or the link has too few.
+    fn one_way(path: &Measurement, link: &Measurement, way: Direction) -> Option<Self> {
+        let delays = one_way_delays([path, link], way);
+        let are_enough = delays.iter().all(|one| one.len() >= FEWEST_ONE_WAY);
+        let found = are_enough.then(|| Self::between(delays, Phase::Idle, Some(way), [0.0; 2]));
+        found.flatten()
+    }
+
+    fn between(
+        [one, other]: [Vec<f64>; 2],
+        phase: Phase,
+        direction: Option<Direction>,
+        idle_ms: [f64; 2],
+    ) -> Option<Self> {
         let [at, beside] = [sorted(&one), sorted(&other)];
         let of = |share| Some([quantile(&at, share)?, quantile(&beside, share)?]);
         Some(Self {
             phase,
+            direction,
             probes: [one.len(), other.len()],
             p50_ms: of(0.5)?,
             p95_ms: of(0.95)?,
@@ -355,6 +387,16 @@ pub fn round_trips(measured: [&Measurement; 2], phase: Phase) -> [Vec<f64>; 2] {
     }
 }
 
+/// Returns the delays of a direction of the idle path in milliseconds for each measurement, in the order of sending.
+pub fn one_way_delays(measured: [&Measurement; 2], way: Direction) -> [Vec<f64>; 2] {
+    let wanted = (Metric::OneWayDelayMs, Some(Phase::Idle), Some(way));
+    measured.map(|measurement| {
+        let samples = measurement.samples.iter();
+        let found = samples.filter(|one| (one.metric, one.phase, one.direction) == wanted);
+        found.map(|one| one.value).collect()
+    })
+}
+
 /// Returns the seconds between the first and the last sample of a phase; 0 without a sample.
 fn span_s(measurement: &Measurement, phase: Phase) -> f64 {
     let samples = measurement.samples.iter();
@@ -421,7 +463,13 @@ fn statement(
     };
     let mut all: Vec<Compared> = delays
         .iter()
-        .filter_map(|one| Some(Compared::delay(name(one.phase)?, one.errors_percent())))
+        .filter_map(|one| {
+            let name = match one.direction {
+                Some(way) => format!("{} {}", name(one.phase)?, way.name()),
+                None => name(one.phase)?.to_owned(),
+            };
+            Some(Compared::delay(&name, one.errors_percent()))
+        })
         .collect();
     for way in DIRECTIONS {
         let of_way = throughput.iter().filter(|one| one.direction == way);
@@ -627,6 +675,45 @@ mod tests {
         let text = Comparison::of(&losing(1_000, 2_000), &losing_runs(in_runs)).statement;
         let expected = "loss up (0 %); do not use it for length of runs of loss up (300 %).";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn delays_of_each_direction_are_compared_if_the_path_has_no_round_trips() {
+        let measured = |shift_ms: f64, with_round_trips: bool| {
+            let samples = (0..100_u32).flat_map(|number| {
+                let sample = move |metric, value| Sample {
+                    phase: Some(Phase::Idle),
+                    ..Sample::new(f64::from(number), metric, number.into(), value)
+                };
+                let varied_ms = f64::from(number % 10);
+                let up = sample(Metric::OneWayDelayMs, 20.0 + varied_ms).toward(Direction::Up);
+                let down = sample(Metric::OneWayDelayMs, 40.0 + shift_ms + varied_ms);
+                // Few packets went down.
+                let down = (number < 30).then(|| down.toward(Direction::Down));
+                let round_trip = with_round_trips.then(|| sample(Metric::RttMs, 60.0));
+                [Some(up), down, round_trip].into_iter().flatten()
+            });
+            Measurement {
+                samples: samples.collect(),
+                ..Measurement::default()
+            }
+        };
+        let found = Comparison::of(&measured(0.0, false), &measured(20.0, true));
+        let ways: Vec<_> = found
+            .delays
+            .iter()
+            .map(|one| (one.direction, one.probes))
+            .collect();
+        let expected = [
+            (Some(Direction::Up), [100; 2]),
+            (Some(Direction::Down), [30; 2]),
+        ];
+        assert_eq!(ways, expected);
+        let text = "The link represents the path in idle delay up (p50 0 %, p95 0 %); do not use it for idle delay down (p50 45 %, p95 41 %).";
+        assert!(found.statement.starts_with(text), "{}", found.statement);
+        let round_trips = Comparison::of(&measured(0.0, true), &measured(20.0, true));
+        assert_eq!(round_trips.delays.len(), 1);
+        assert_eq!(round_trips.delays[0].direction, None);
     }
 
     #[test]

@@ -237,7 +237,10 @@ fn is_plausible(observed: &PathObservations) -> bool {
         })
         && observed.searches.iter().all(|(_, load)| is_load(load))
         && throughput.all(|(_, one)| are_arrivals(one) && is_time(one.every_s))
-        && observed.mtu.is_none_or(|mtu| mtu >= LEAST_MTU)
+        && [observed.mtu, observed.longest_down]
+            .into_iter()
+            .flatten()
+            .all(|mtu| mtu >= LEAST_MTU)
 }
 
 /// Refuses observations that are too few to describe a path, or that no network has.
@@ -747,6 +750,24 @@ mod tests {
         assert_eq!(error, "line 1: `kbit/s` does not say Mbit/s or Mbps");
         let error = read("1 2\n2 fast\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: `2 fast` is not"), "{error}");
+    }
+
+    #[test]
+    fn marks_beside_a_throughput_show_that_the_queue_is_managed() {
+        let rows = (0..30).map(|second| format!("{second},8\n"));
+        let observed = PathObservations {
+            marked: [0, 7],
+            ..read(&rows.collect::<String>()).unwrap()
+        };
+        let found = crate::LinkFit::of(&observed);
+        let bottleneck = found.down.bottleneck.as_ref().unwrap();
+        let managed = crate::QueueKind::Managed { most_ms: None };
+        assert_eq!(bottleneck.queue, Some(managed));
+        assert!(bottleneck.evidence.starts_with("7 packets were marked"));
+        let text = found.to_toml(&crate::Origin::of_path("a file", "2026-11-27"));
+        assert!(text.contains("aqm = \"codel,ecn\""), "{text}");
+        let spec: conditions::LinkSpec = conditions::read::toml_text(&text).unwrap();
+        spec.check().unwrap();
     }
 
     #[test]

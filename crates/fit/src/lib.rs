@@ -14,6 +14,7 @@ mod estimate;
 mod files;
 mod full;
 mod growth;
+mod held_out;
 mod loss;
 mod mtu;
 mod observations;
@@ -31,7 +32,7 @@ pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
 pub use comparison::{
     Comparison, DelayComparison, LossComparison, LossRunComparison, ThroughputComparison, goodput,
-    round_trips,
+    one_way_delays, round_trips,
 };
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
@@ -75,7 +76,7 @@ pub struct DirectionFit {
     pub loss: Option<LossFit>,
     /// The rate and its queue. `None` if no load filled the path.
     pub bottleneck: Option<Bottleneck>,
-    /// The longest packet that passes, in L3 bytes; `None` if it was not measured, as always down.
+    /// The longest packet that passes, in L3 bytes; `None` if it was not measured.
     pub mtu: Option<Estimate>,
 }
 
@@ -101,7 +102,7 @@ impl LinkFit {
             delay: delay(way),
             loss,
             bottleneck,
-            mtu: way.choose(mtu::up(observed), None),
+            mtu: way.choose(mtu::up(observed), mtu::down(observed)),
         };
         Self {
             up: direction(Direction::Up, up),

@@ -1,4 +1,4 @@
-//! The MTU of the path from this end to the far end.
+//! The MTU of the path in each direction.
 
 use conditions::Direction;
 
@@ -38,6 +38,15 @@ pub(crate) fn up(observed: &PathObservations) -> Option<Estimate> {
     ))
 }
 
+/// Returns the MTU of the direction down in L3 bytes: the longest packet of a TCP download, which the far end lengthens up to
+/// what its kernel knows about the path. Its interval ends with the MTU up, because this end does not ask for longer segments
+/// than its route has room for. `None` without a download.
+pub(crate) fn down(observed: &PathObservations) -> Option<Estimate> {
+    let arrived = f64::from(observed.longest_down?);
+    let most = observed.mtu.map_or(arrived, f64::from);
+    Some(Estimate::new(arrived, [arrived, most]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +76,22 @@ mod tests {
         let tunnel = up(&observed(Some(1400), Direction::Up)).unwrap();
         assert_eq!(tunnel.interval, [1393.0, 1400.0]);
         assert_eq!(tunnel.value, 1400.0);
+    }
+
+    #[test]
+    fn the_mtu_down_is_the_longest_packet_that_arrived() {
+        let of = |longest_down| {
+            down(&PathObservations {
+                longest_down,
+                ..observed(Some(1500), Direction::Up)
+            })
+        };
+        let tunnel = of(Some(1400)).unwrap();
+        assert_eq!((tunnel.value, tunnel.interval), (1400.0, [1400.0, 1500.0]));
+        // The path up may be the one with the tunnel.
+        let longer = of(Some(9000)).unwrap();
+        assert_eq!((longer.value, longer.interval), (9000.0, [9000.0, 9000.0]));
+        assert_eq!(of(None), None);
     }
 
     #[test]

@@ -37,9 +37,15 @@ pub struct PathObservations {
     /// The throughput of a direction over time, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<(Direction, OverTime)>,
+    /// The packets in each direction, up first, that were marked for congestion (ECN) between both ends of a capture.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub marked: [u64; 2],
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// The longest packet of a TCP download that arrived, in L3 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_down: Option<u32>,
     /// The day on which they began in UTC, as 2026-11-27, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_on: Option<String>,
@@ -363,7 +369,7 @@ impl ProbeSession {
     }
 
     /// Returns the usual time between two probes in seconds: the median, because joined sessions have pauses.
-    pub(crate) fn interval_s(&self) -> Option<f64> {
+    pub fn interval_s(&self) -> Option<f64> {
         let gaps = self
             .probes
             .windows(2)

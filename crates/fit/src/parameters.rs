@@ -25,6 +25,8 @@ pub enum IntervalKind {
     OfValue,
     /// It contains nine of ten windows of a value that varies.
     NineOfTen,
+    /// It begins with what has passed, and ends with what may pass.
+    Bounds,
     /// It contains the intervals of several sessions.
     OfSessions,
 }
@@ -99,7 +101,7 @@ impl LinkFit {
     /// Returns all parameters, those of the direction up first.
     pub fn parameters(&self) -> Vec<Parameter> {
         let each = DIRECTIONS.into_iter().flat_map(|way| {
-            let rows = self.toward(way).parameters(self.one_way);
+            let rows = self.toward(way).parameters(way, self.one_way);
             rows.into_iter().map(move |row| Parameter {
                 direction: Some(way),
                 ..row
@@ -124,7 +126,7 @@ impl LinkFit {
 }
 
 impl DirectionFit {
-    fn parameters(&self, one_way: bool) -> Vec<Parameter> {
+    fn parameters(&self, way: Direction, one_way: bool) -> Vec<Parameter> {
         let absent = |name| {
             let evidence = "the observations do not show it".to_owned();
             vec![Parameter::word(name, NOT_LEARNT, evidence)]
@@ -138,12 +140,18 @@ impl DirectionFit {
             None => rows.push(Parameter::word(
                 "rate",
                 NOT_LEARNT,
-                "no load exceeded the rate".to_owned(),
+                "no load that exceeds the rate was observed".to_owned(),
             )),
         }
         rows.extend(self.mtu.map(|mtu| {
-            let evidence = "what this host's kernel knows after the loads; packets of the least length arrived";
-            Parameter::number("path MTU", mtu, "bytes", evidence.to_owned())
+            let evidence = way.choose(
+                "what this host's kernel knows after the loads; packets of the least length arrived",
+                "the longest packet of a TCP download; a router that lowers TCP's segment size has the same effect",
+            );
+            Parameter {
+                interval_kind: IntervalKind::Bounds,
+                ..Parameter::number("path MTU", mtu, "bytes", evidence.to_owned())
+            }
         }));
         rows
     }
@@ -231,7 +239,7 @@ fn loss(fit: &LossFit) -> Vec<Parameter> {
         true => {
             " round trips; half for each direction, which is unknown, so that the interval allows all of them"
         }
-        false => " probes and datagrams below the rate",
+        false => " packets without a load, or of loads far below the rate",
     };
     let evidence = format!("{} of {}{of}", counts.lost, counts.of);
     let mut rows = vec![Parameter::number("loss", fit.percent, "%", evidence)];
@@ -291,9 +299,7 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
                 false => "the wait beside a load far above the rate",
             },
         ),
-        QueueKind::Managed { most_ms } => {
-            (Some(most_ms), "the most beside a load far above the rate")
-        }
+        QueueKind::Managed { most_ms } => (most_ms, "the most beside a load far above the rate"),
         QueueKind::Unclear { ms } => (ms, "the wait beside a load far above the rate"),
         QueueKind::PerFlow | QueueKind::Policed => (None, ""),
     };

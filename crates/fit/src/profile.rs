@@ -146,7 +146,13 @@ impl LinkFit {
         let delays = delays.and_then(|found| found.over_time.as_ref());
         lines.extend(over_time(rates, delays, half));
         if let Some(mtu) = fit.mtu.filter(|mtu| mtu.value < ETHERNET_MTU) {
-            lines.push(line("path_mtu", bytes(mtu.value), "", mtu, bytes));
+            lines.push(line(
+                "path_mtu",
+                bytes(mtu.value),
+                "has passed, may pass: ",
+                mtu,
+                bytes,
+            ));
         }
         lines
     }
@@ -334,12 +340,18 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
         QueueKind::Fifo { ms, is_least: true } => {
             lines.push(length("at least: it still grew; ", ms));
         }
-        QueueKind::Managed { most_ms } => {
+        QueueKind::Managed { most_ms: None } => {
+            lines.push(managed(
+                "codel,ecn",
+                "it marked packets; CoDel's usual parameters",
+            ));
+        }
+        QueueKind::Managed { most_ms: Some(ms) } => {
             lines.push(managed(
                 "codel",
                 "kept short under a gentle load; CoDel's usual parameters",
             ));
-            lines.push(length("the most under a strong load; ", most_ms));
+            lines.push(length("the most under a strong load; ", ms));
         }
         QueueKind::PerFlow => {
             lines.push(managed(

@@ -36,8 +36,8 @@ pub enum QueueKind {
     },
     /// They wait in a queue that is kept short by dropping or marking, as CoDel does.
     Managed {
-        /// The length in milliseconds that a strong load reached.
-        most_ms: Estimate,
+        /// The length in milliseconds that a strong load reached; `None` if only its marks are known.
+        most_ms: Option<Estimate>,
     },
     /// Each flow has its own queue, so that other flows do not wait.
     PerFlow,
@@ -66,8 +66,8 @@ impl QueueKind {
     /// Returns its length in milliseconds, if it has one queue for all flows.
     pub(crate) fn length(self) -> Option<Estimate> {
         match self {
-            Self::Fifo { ms, .. } | Self::Managed { most_ms: ms } => Some(ms),
-            Self::Unclear { ms } => ms,
+            Self::Fifo { ms, .. } => Some(ms),
+            Self::Managed { most_ms: ms } | Self::Unclear { ms } => ms,
             Self::PerFlow | Self::Policed => None,
         }
     }
@@ -208,7 +208,7 @@ impl Queue<'_> {
         let kind = if managed > noise.max(CLEAR * plain) && plain < CLEAR * noise {
             QueueKind::Fifo { ms, is_least }
         } else if plain > noise.max(CLEAR * managed) {
-            QueueKind::Managed { most_ms: ms }
+            QueueKind::Managed { most_ms: Some(ms) }
         } else {
             unclear
         };

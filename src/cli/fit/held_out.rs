@@ -1,7 +1,12 @@
 //! The measurement that is held out for the comparison: probes on the idle path, then TCP loads if the far end allows them.
-//! It runs over the path and, in a test bed, through the link.
+//! It runs over the path and, in a test bed, through the link. Of files, it is the last part of their probes.
+
+use std::time::Duration;
 
 use record::{Measurement, Phase, Sample};
+
+/// The reason why nothing is held out if the user wants no comparison.
+pub(super) const NO_PROOF: &str = "--no-proof leaves the comparison out";
 
 /// The instruments of the comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,12 +15,18 @@ pub(super) struct HeldOutPlan {
     pub(super) idle: &'static str,
     /// The number of its packets.
     pub(super) count: u32,
+    /// The time between two of them.
+    pub(super) interval: Duration,
+    /// The payload of each in bytes.
+    pub(super) size: u32,
     /// The seconds of `quality`, or the reason why there are no loads.
     pub(super) loads_s: Result<f64, String>,
 }
 
 /// The measurement of the path.
 pub(super) struct HeldOut {
+    /// A text that says which packets are held out.
+    pub(super) description: String,
     /// Its instruments.
     pub(super) plan: HeldOutPlan,
     /// Its result.

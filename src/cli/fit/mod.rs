@@ -1,5 +1,7 @@
 //! `farwire fit`: measures a path, writes the link that behaves like it, and compares both.
 
+mod costs;
+mod files;
 mod held_out;
 mod measure;
 mod page;
@@ -23,11 +25,13 @@ use instruments::{Live, Session};
 use jiff::Timestamp;
 use model::{Bytes, Nanos};
 use netio::stop::Stop;
-use record::{Measurement, Record};
+use record::Measurement;
 use report::{PageDrawing, Terminal};
 
+use self::costs::Limits;
+use self::files::Divided;
 use self::held_out::HeldOut;
-use self::measure::{Limits, Measured};
+use self::measure::Measured;
 use self::show::FitResult;
 use super::args::headings;
 use super::host_watch::HostWatch;
@@ -46,7 +50,7 @@ use crate::{progress, toml_file};
 ///
 /// Files are fitted in place of a path: records and JSON measurements of farwire, observations.json of other fits, output of
 /// `ping -D`, JSON of irtt, packet logs in CSV, captures of both ends or of pings, and tables of seconds and Mbit/s. Several files are
-/// several sessions on one path.
+/// several sessions on one path. The last third of the probes of a file is held out, and compared with the link.
 #[derive(Args, Debug)]
 pub(crate) struct FitArgs {
     /// Name or address of the far end, or files of measurements
@@ -55,13 +59,14 @@ pub(crate) struct FitArgs {
     /// Time of the measurement that is fitted; the comparison takes half of it, and a third but at least 14s, twice
     ///
     /// Time of the measurement that is fitted. The comparison probes the idle path for half of it, and then measures with loads for a
-    /// third of it, but at least 14s. It does so over the path and again through the link
+    /// third of it, but at least 14s. It does so over the path and again through the link. Of files, as many probes are held out as
+    /// the link can be probed with in half of it
     #[arg(long, value_name = "TIME", default_value = "3min", value_parser = time)]
     time: Nanos,
     /// Most bytes that all loads together may send
     #[arg(long, value_name = "SIZE", default_value = "500mb")]
     budget: Bytes,
-    /// Do not measure again, and compare nothing
+    /// Do not measure again, hold nothing out of files, and compare nothing
     #[arg(long)]
     no_proof: bool,
     /// Do not fit: compare the path to HOST with the link of this file
@@ -89,14 +94,13 @@ const COMPARED: [&str; 2] = ["path.json", "link.json"];
 /// The end of the statement if the machine may have spoilt a measurement.
 const DOUBTED: &str =
     " This machine may have spoilt the measurements, as the warnings say: measure again.";
-/// The words by which a record is recognised.
-const RECORD: &str = "\"farwire-record\"";
 
-/// The sessions that are fitted, and what is known beside them.
+/// The sessions on the path, and what is known beside them.
 struct Sessions {
+    /// All that was observed.
     all: Vec<PathObservations>,
-    /// The measurement that is held out, or the reason why there is none.
-    held_out: Result<HeldOut, String>,
+    /// The part of it that is fitted, and the measurement that is held out.
+    divided: Divided,
     /// The reasons why these measurements may not describe the path.
     doubts: Vec<String>,
 }
@@ -129,7 +133,8 @@ impl FitArgs {
         let out = self.out_or("fit");
         // Files are read before the directory is created, and a path is measured after it.
         let files = self.files().or_bad_input()?;
-        let read = files.map(|files| read(&files)).transpose().or_bad_input()?;
+        let read = files.map(|files| read(&files, &limits));
+        let read = read.transpose().or_bad_input()?;
         let places = Places::check(&out, self.profile.as_deref()).or_bad_input()?;
         let is_measured = read.is_none();
         let sessions = match read {
@@ -137,7 +142,8 @@ impl FitArgs {
             None => self.measure(&limits)?,
         };
         let lacks = sessions.lacks(&self.sources);
-        let fits: Vec<LinkFit> = sessions.all.iter().map(LinkFit::of).collect();
+        let Divided { fitted, held_out } = &sessions.divided;
+        let fits: Vec<LinkFit> = fitted.iter().map(LinkFit::of).collect();
         let found = LinkFit::combined(&fits).filter(|found| !found.is_empty());
         let found = found.with_context(|| self.nothing(&lacks))?;
         let (name, date) = (self.sources.join(", "), today());
@@ -158,13 +164,14 @@ impl FitArgs {
             date,
             parameters: LinkFit::combined_parameters(&fits),
             lacks,
+            held_out: held_out.as_ref().ok().map(|one| one.description.clone()),
             comparison: None,
             not_compared: None,
             loads_not_compared: None,
             doubts: sessions.doubts,
             link,
         };
-        let drawings = compare(&out, &places.link, &sessions.held_out, &mut result)?;
+        let drawings = compare(&out, &places.link, held_out, &mut result)?;
         self.write(&out, &result, drawings)?;
         places.announce(self.profile.as_deref());
         Ok(ExitCode::SUCCESS)
@@ -189,6 +196,7 @@ impl FitArgs {
             date: today(),
             parameters: Vec::new(),
             lacks: Vec::new(),
+            held_out: None,
             comparison: None,
             not_compared: None,
             loads_not_compared: None,
@@ -248,8 +256,11 @@ impl FitArgs {
         } = measured;
         observed.measured_on = Some(began_on);
         Ok(Sessions {
+            divided: Divided {
+                fitted: vec![observed.clone()],
+                held_out,
+            },
             all: vec![observed],
-            held_out,
             doubts,
         })
     }
@@ -323,37 +334,22 @@ fn today() -> String {
     fit::day_of(Timestamp::now().as_second()).unwrap_or_default()
 }
 
-/// Reads the observations of files, one session each.
-fn read(files: &[&Path]) -> Result<Sessions> {
-    let read_one = |file: &&Path| {
-        let file = match file.join(OBSERVATIONS) {
-            observations if observations.exists() => observations,
-            _ => file.to_path_buf(),
-        };
-        let named = || file.display().to_string();
-        if file.is_dir() {
-            let record = Record::read(&file)?;
-            return fit::read_record(&record).with_context(named);
-        }
-        let bytes = fs::read(&file).with_context(named)?;
-        if fit::is_capture(&bytes) {
-            return fit::read_capture(&bytes).with_context(named);
-        }
-        let text = String::from_utf8(bytes).with_context(named)?;
-        // The first line of a record is JSON that says so.
-        match text
-            .lines()
-            .next()
-            .is_some_and(|head| head.contains(RECORD))
-        {
-            true => fit::read_record(&Record::read(&file)?).with_context(named),
-            false => fit::read(&text).with_context(named),
-        }
-    };
-    let all: Result<Vec<PathObservations>> = files.iter().map(read_one).collect();
+/// Reads the sessions of files, and holds a part of their probes out.
+fn read(files: &[&Path], limits: &Limits) -> Result<Sessions> {
+    let all = files::read(files)?;
+    let divided = files::divide(&all, limits);
+    if let Ok(HeldOut {
+        description, plan, ..
+    }) = &divided.held_out
+    {
+        note(format_args!(
+            "farwire: fit: {description} are held out; to send as many through the link takes {}",
+            progress::about(plan.count * plan.interval)
+        ));
+    }
     Ok(Sessions {
-        all: all?,
-        held_out: Err("files have no path to measure again".to_owned()),
+        all,
+        divided,
         doubts: Vec::new(),
     })
 }
@@ -496,6 +492,7 @@ mod tests {
             date: "2026-11-27".to_owned(),
             parameters: Vec::new(),
             lacks: Vec::new(),
+            held_out: Some("the last 100 of 300 idle probes".to_owned()),
             comparison: None,
             not_compared: None,
             loads_not_compared: Some("the far end answers pings".to_owned()),
@@ -508,6 +505,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("loads were not compared"), "{text}");
+        let held_out = "held out: the last 100 of 300 idle probes";
+        assert!(text.contains(held_out), "{text}");
         let json = output::json(&result).unwrap();
         assert!(json.contains("the host was starved of CPU"), "{json}");
         let page = result.page(Vec::new()).html().unwrap();

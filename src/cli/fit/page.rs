@@ -1,7 +1,7 @@
 //! The drawings of a fit's page: the path beside the fitted link.
 
 use conditions::Direction;
-use fit::{goodput, round_trips};
+use fit::{goodput, one_way_delays, round_trips};
 use record::{Measurement, Phase};
 use report::{Axis, Curve, PageDrawing, Plot, Point, Shape};
 use stats::order_statistics::{quantile, sorted};
@@ -22,13 +22,20 @@ const PHASES: [(Phase, &str); 4] = [
     (Phase::LoadedBoth, "beside loads in both directions"),
 ];
 
-/// Draws the measurements of the path and of the link: the distribution of the round trips of each phase, and the TCP
-/// goodput of a load in each direction over time.
+/// Draws the measurements of the path and of the link: the distribution of the round trips of each phase, or of the delays of
+/// each direction if the path has no round trips, and the TCP goodput of a load in each direction over time.
 pub(super) fn drawings(measured: [&Measurement; 2]) -> Vec<PageDrawing> {
     let delays = PHASES.iter().filter_map(|(phase, name)| {
         let curves = round_trips(measured, *phase).map(|values| distribution(&values));
         let caption = format!("Round trips {name}");
         draw(caption, curves, "round trip, ms", "share of round trips, %")
+    });
+    let [idle, _] = round_trips(measured, Phase::Idle);
+    let ways = [Direction::Up, Direction::Down].into_iter();
+    let one_way = ways.filter(|_| idle.is_empty()).filter_map(|way| {
+        let curves = one_way_delays(measured, way).map(|values| distribution(&values));
+        let caption = format!("Delays {} idle", way.name());
+        draw(caption, curves, "delay, ms", "share of packets, %")
     });
     let loads = [
         (Phase::LoadedDown, Direction::Down, "download"),
@@ -43,7 +50,7 @@ pub(super) fn drawings(measured: [&Measurement; 2]) -> Vec<PageDrawing> {
         let caption = format!("TCP {name} over time");
         draw(caption, curves, "time, s", "goodput, Mbit/s")
     });
-    delays.chain(goodputs).collect()
+    delays.chain(one_way).chain(goodputs).collect()
 }
 
 /// Returns the cumulative distribution of values.
@@ -114,5 +121,21 @@ mod tests {
         assert_eq!(captions, ["Round trips idle", "TCP upload over time"]);
         assert!(drawn.iter().all(|one| one.svg.starts_with("<svg")));
         assert!(drawings([&path, &Measurement::default()]).is_empty());
+    }
+
+    #[test]
+    fn delays_of_each_direction_are_drawn_without_round_trips() {
+        let [mut path, mut link] = [measured(0.0), measured(2.0)];
+        for one in [&mut path, &mut link] {
+            for sample in &mut one.samples {
+                if sample.metric == Metric::RttMs {
+                    sample.metric = Metric::OneWayDelayMs;
+                    sample.direction = Some(Direction::Down);
+                }
+            }
+        }
+        let drawn = drawings([&path, &link]);
+        let captions: Vec<&str> = drawn.iter().map(|one| one.caption.as_str()).collect();
+        assert_eq!(captions, ["Delays down idle", "TCP upload over time"]);
     }
 }

@@ -10,7 +10,7 @@ use record::Measurement;
 use record::summary::Summary;
 
 use super::held_out::{self, HeldOutPlan};
-use super::measure::{CONGESTION, INTERVAL, PROBE_BYTES};
+use super::measure::CONGESTION;
 use crate::notes::note;
 
 /// The fact of a measurement in which `farwire measure` says what this machine may have spoilt.
@@ -31,8 +31,8 @@ pub(super) struct Replay {
 pub(super) fn measure(link: &Path, plan: &HeldOutPlan) -> Result<Replay> {
     note("farwire: fit: the same measurement through the link");
     let count = plan.count.to_string();
-    let interval = format!("{}ms", INTERVAL.as_millis());
-    let size = PROBE_BYTES.to_string();
+    let interval = format!("{}us", plan.interval.as_micros());
+    let size = plan.size.to_string();
     let idle = [
         plan.idle,
         "--count",

@@ -24,6 +24,9 @@ pub(super) struct FitResult {
     pub(super) parameters: Vec<Parameter>,
     /// The parameters that could not be learnt, each with its reason.
     pub(super) lacks: Vec<String>,
+    /// The packets that were held out of the fit, if some were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) held_out: Option<String>,
     /// The comparison of the path with the link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) comparison: Option<Comparison>,
@@ -46,6 +49,9 @@ impl FitResult {
         let mut text = table_text(&parameters(&self.parameters), terminal);
         for lack in &self.lacks {
             text += &prose(&format!("not learnt: {lack}"), terminal);
+        }
+        if let Some(held_out) = &self.held_out {
+            text += &prose(&format!("held out: {held_out}"), terminal);
         }
         if let Some(cause) = &self.not_compared {
             text += &prose(&format!("not compared with the path: {cause}"), terminal);
@@ -71,6 +77,8 @@ impl FitResult {
     /// Returns a page with these drawings, and the same tables and sentences.
     pub(super) fn page(&self, drawings: Vec<PageDrawing>) -> PlainPage {
         let statement = self.comparison.iter().map(|found| found.statement.clone());
+        let held_out = self.held_out.iter();
+        let held_out = held_out.map(|held_out| format!("Held out: {held_out}."));
         let not_compared = self.not_compared.iter();
         let not_compared =
             not_compared.map(|cause| format!("Not compared with the path: {cause}."));
@@ -83,6 +91,7 @@ impl FitResult {
         PlainPage {
             title: self.title(),
             sentences: statement
+                .chain(held_out)
                 .chain(not_compared)
                 .chain(loads)
                 .chain(doubts)
@@ -131,6 +140,9 @@ fn parameters(all: &[Parameter]) -> Table {
                     (Some(ends), IntervalKind::NineOfTen) => {
                         format!("nine of ten windows: {}", range(ends))
                     }
+                    (Some(ends), IntervalKind::Bounds) => {
+                        format!("has passed, may pass: {}", range(ends))
+                    }
                     (Some(ends), IntervalKind::OfValue | IntervalKind::OfSessions) => range(ends),
                 },
             );
@@ -161,7 +173,7 @@ fn tables(found: &Comparison) -> [Table; 4] {
 
 fn delays(all: &[DelayComparison]) -> Table {
     let columns = [
-        Column::words("round trips"),
+        Column::words("delays"),
         Column::numbers("path p50\nms"),
         Column::numbers("link p50\nms"),
         Column::numbers("differs\n%"),
@@ -188,7 +200,7 @@ fn delays(all: &[DelayComparison]) -> Table {
 
 fn distances(all: &[DelayComparison]) -> Table {
     let columns = [
-        Column::words("distances of the\nround trips"),
+        Column::words("distances of\nthe delays"),
         Column::words("Kolmogorov-\nSmirnov"),
         Column::numbers("halves of\nthe path"),
         Column::words("Wasserstein\nms"),
@@ -216,9 +228,10 @@ fn distances(all: &[DelayComparison]) -> Table {
     Table::new("", columns).with(all.iter().map(row))
 }
 
-/// Returns the name of the phase for people.
+/// Returns the name of the phase for people, and what was measured in it.
 fn phase(one: &DelayComparison) -> String {
-    one.phase.name().replace('_', " ")
+    let what = one.direction.map_or("round trips", Direction::name);
+    format!("{}, {what}", one.phase.name().replace('_', " "))
 }
 
 fn throughput(all: &[ThroughputComparison]) -> Table {
@@ -268,4 +281,35 @@ fn losses(all: &[LossComparison]) -> Table {
         ]
     };
     Table::new("", columns).with(all.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use record::{Measurement, Metric, Phase, Sample};
+
+    use super::*;
+
+    #[test]
+    fn a_row_of_delays_says_whether_they_are_round_trips_or_of_a_direction() {
+        let names = |metric, direction| {
+            let samples = (0..30_u32).map(|number| Sample {
+                phase: Some(Phase::Idle),
+                direction,
+                ..Sample::new(f64::from(number), metric, number.into(), 20.0)
+            });
+            let measured = Measurement {
+                samples: samples.collect(),
+                ..Measurement::default()
+            };
+            let [delays, ..] = tables(&Comparison::of(&measured, &measured));
+            delays
+                .rows
+                .iter()
+                .map(|row| row[0].text.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(Metric::RttMs, None), ["idle, round trips"]);
+        let up = names(Metric::OneWayDelayMs, Some(Direction::Up));
+        assert_eq!(up, ["idle, up"]);
+    }
 }

@@ -30,6 +30,8 @@ const ECHOES: [(u8, [u8; 2]); 2] = [(1, [8, 0]), (58, [128, 129])];
 const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
+/// The bits of ECN, which are both set in a packet that is marked for congestion.
+const ECN: u8 = 3;
 /// Bits 0 and 1 of epb_flags are the direction; 1 is inbound, which farwire notes where a packet enters the link.
 const DIRECTION_FLAGS: u32 = 3;
 pub(super) const INBOUND: u32 = 1;
@@ -42,6 +44,8 @@ pub(super) struct Packet {
     pub(super) ends: (IpAddr, IpAddr),
     /// A digest of everything that a path does not change.
     pub(super) digest: u64,
+    /// Whether it is marked for congestion (CE of ECN; RFC 3168).
+    pub(super) is_marked: bool,
     /// Whether it is the answer to a ping, and its numbers.
     pub(super) echo: Option<(bool, [u8; 4])>,
     /// Whether farwire noted that it was dropped for another reason than random loss, or did not see what became of it.
@@ -250,6 +254,12 @@ impl Packet {
     fn read(link: DataLink, frame: &[u8], bytes: u32, at_ns: u64) -> Option<Self> {
         let ip = packet_of(link, frame)?;
         let version = ip.first()? >> 4;
+        // The last two bits of the type of service of IPv4, and of the traffic class of IPv6.
+        let service = *ip.get(1)?;
+        let ecn = match version {
+            4 => service & ECN,
+            _ => (service >> 4) & ECN,
+        };
         let (ends, protocol, fixed, payload) = match version {
             4 => {
                 let header = usize::from(ip.first()? & 0x0f) * 4;
@@ -295,6 +305,7 @@ impl Packet {
             bytes,
             ends,
             digest: digest.finish(),
+            is_marked: ecn == ECN,
             echo,
             is_excluded: false,
             outcome: Outcome::Unstated,

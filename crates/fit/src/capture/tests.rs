@@ -139,6 +139,23 @@ fn a_capture_of_both_ends_has_the_delay_and_the_loss_of_each_direction() {
 }
 
 #[test]
+fn packets_that_are_marked_between_both_ends_show_that_a_queue_is_managed() {
+    let mut packets = crossing(0, |_| false);
+    packets.sort_by_key(|(_, at_us, _)| *at_us);
+    for (end, _, frame) in &mut packets {
+        // Those down were marked before they entered the path.
+        let goes_up = frame[26..30] == HOSTS[0];
+        frame[15] = if goes_up && *end == 0 { 2 } else { 3 };
+    }
+    let observed = read_capture(&written(&packets)).unwrap();
+    let [up, down] = observed.marked;
+    assert!(up > 200 && down == 0, "{up} {down}");
+    let lack = format!("the queue up: {up} packets were marked (ECN)");
+    assert!(observed.lacks.iter().any(|one| one.starts_with(&lack)));
+    assert_eq!(read_capture(&both_ends(0)).unwrap().marked, [0; 2]);
+}
+
+#[test]
 fn clocks_that_make_delays_negative_are_refused() {
     let error = read_capture(&both_ends(35_000)).unwrap_err().to_string();
     assert!(error.contains("synchronise them"), "{error}");
