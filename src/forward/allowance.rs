@@ -195,6 +195,11 @@ impl Intake {
         self.taken += 1;
     }
 
+    /// Counts bytes that were copied, because their frame had to leave its ring. This takes as long as sending them.
+    pub(super) fn copy(&mut self, bytes: usize) {
+        self.of_all.spend(0, || bytes as u64);
+    }
+
     /// Counts a frame that was taken in.
     pub(super) fn take(&mut self, packets: u32, bytes: usize) {
         self.frames -= 1;
@@ -349,6 +354,22 @@ mod tests {
         // Both limits: 128 packets, and 128 KiB.
         let shared = Intake::of_several(Nanos(0), None, IntakeCost::default());
         assert_eq!([frames(shared, 45), frames(shared, 1)], [3, 88]);
+    }
+
+    #[test]
+    fn an_intake_of_several_links_ends_when_so_many_bytes_were_copied() {
+        let copied = |mut intake: Intake| {
+            let copies = 0..100;
+            copies
+                .take_while(|_| {
+                    let goes_on = !intake.is_used_up();
+                    intake.copy(64 << 10);
+                    goes_on
+                })
+                .count()
+        };
+        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default());
+        assert_eq!([copied(shared), copied(Intake::of_one_link())], [2, 100]);
     }
 
     #[test]

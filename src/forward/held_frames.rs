@@ -149,8 +149,8 @@ impl<L: Lent> HeldFrames<L> {
     }
 
     /// Frees `lent`, a place in the memory of a set of ports, by copying the frame that occupies
-    /// it.
-    pub(crate) fn give_back(&mut self, set: u16, lent: usize) {
+    /// it. Returns the number of bytes copied, which is zero if no frame does.
+    pub(crate) fn give_back(&mut self, set: u16, lent: usize) -> usize {
         let place = self
             .lent
             .get(usize::from(set))
@@ -166,7 +166,9 @@ impl<L: Lent> HeldFrames<L> {
             && bytes.place() == Some(lent)
         {
             bytes.own();
+            return bytes.bytes().len();
         }
+        0
     }
 
     pub(crate) fn get(&self, id: PacketId) -> (FrameRef<'_>, &GsoFrame) {

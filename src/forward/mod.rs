@@ -226,7 +226,9 @@ impl<P: PortSet> Forwarder<P> {
     /// packets of the other links, which leave in time. Returns false if there is no such rest, because the load
     /// is low or there is one link only.
     pub(crate) fn rest(&mut self, now: Nanos, until: Nanos) -> bool {
-        self.runners.len() > 1 && self.load.rest(now, until)
+        // The load after the first frame that waits is not known yet.
+        let known = self.next_arrival().map_or(now, |(at, _)| at.min(now));
+        self.runners.len() > 1 && self.load.rest(known, until)
     }
 
     /// Returns true if links under high load wait for the end of a rest.
@@ -335,8 +337,10 @@ impl<P: PortSet> Forwarder<P> {
                 }
             }
             intake.take(packets, bytes);
-            while let Some(place) = self.shared.sets[usize::from(set)].recall() {
-                self.shared.held.give_back(set, place);
+            while !intake.is_used_up()
+                && let Some(place) = self.shared.sets[usize::from(set)].recall()
+            {
+                intake.copy(self.shared.held.give_back(set, place));
             }
         }
         Some(self.next_arrival()?.0)

@@ -283,6 +283,7 @@ impl<P: PortSet> Forwarder<P> {
         match &self.runners[..] {
             [runner] if runner.load.is_high(now) => Pace::Round(now + ROUND),
             [_] => Pace::Exact,
+            _ if self.load.rests(now) => Pace::RoundOrDue(self.load.rest),
             _ if self.load.quiet.is_high(now) => Pace::Round(now + ROUND),
             _ if self.load.all.is_high(now) || !self.load.for_round.is_empty() => {
                 Pace::RoundOrDue(self.load.round)
@@ -304,9 +305,9 @@ impl LoadOfLinks {
         runner.waits_in != WaitsIn::None
     }
 
-    /// Lets the links under high load wait until `until`, unless there is none.
-    pub(super) fn rest(&mut self, now: Nanos, until: Nanos) -> bool {
-        let is_busy = self.all.is_high(now) || self.has_cut();
+    /// Lets the links under high load wait until `until`, unless the load of all links was low at `known`.
+    pub(super) fn rest(&mut self, known: Nanos, until: Nanos) -> bool {
+        let is_busy = self.all.is_high(known) || self.has_cut();
         if is_busy {
             self.rest = until;
             self.round = until;

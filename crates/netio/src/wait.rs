@@ -154,10 +154,10 @@ impl Waiter {
     }
 
     /// Returns the end of the rest that a real-time thread must begin at `now`, because it has been awake for as long as
-    /// it may. In a rest, it sleeps ([`Waiter::coarse_sleep`]) between those parts of its work that cannot wait.
+    /// it may. One that has become an ordinary thread is a real-time thread again when it sleeps. In a rest, it sleeps between those parts of its work that cannot wait.
     pub fn must_rest(&self, now: Nanos) -> Option<Nanos> {
         let is_long = now > self.awake + self.longest_stint;
-        (is_long && self.real_time && !self.has_left_real_time).then(|| now + SHORT_REST)
+        (is_long && self.real_time).then(|| now + SHORT_REST)
     }
 
     /// Notes that a rest lasts until `until`, even if there was no time to sleep in it.

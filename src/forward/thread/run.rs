@@ -62,11 +62,10 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
     /// Waits until `until`, until an arrival that cannot wait that long, or until a wakeup; under
     /// high load, until the next round.
     fn wait(&mut self, wakeup: &Wakeup, now: Nanos, until: Option<Nanos>) {
-        if self.forwarder.rests(now) {
-            // A rest ends by itself, and a forwarder that cannot keep up does not wait in it.
-            return until.map_or((), |until| self.waiter.coarse_sleep(until));
+        // A rest says nothing about whether the forwarder keeps up.
+        if !self.forwarder.rests(now) {
+            self.forwarder.note_wait(until);
         }
-        self.forwarder.note_wait(until);
         match self.forwarder.pace(now) {
             Pace::Exact => {}
             Pace::Round(round) => return self.waiter.coarse_sleep(round),
