@@ -25,6 +25,8 @@ use crate::notes::note;
 const STAMP_PORTS: [u16; 2] = [862, 8620];
 /// The TCP port of a far end's web server.
 const HTTP_PORT: u16 = 8080;
+/// The ports of the web servers of `farwire serve` and of the far end of `farwire exec`.
+const WEB_PORTS: [u16; 2] = [HTTP_PORT, 80];
 /// The congestion control of the loads of the comparison, which must be the same on the path and through the link.
 pub(super) const CONGESTION: &str = "cubic";
 /// The payload of a probe in bytes, of UDP as well as of ICMP.
@@ -155,9 +157,10 @@ impl<'a> Path<'a> {
         observed.longest_down = self.longest_down();
         let may_serve = matches!(self.reflector, Reflector::Stamp(_));
         if may_serve && observed.longest_down.is_none() {
-            let lack =
-                format!("the MTU down: no download from port {HTTP_PORT} of the far end arrived");
-            lacks.push(lack);
+            let [port, other] = WEB_PORTS;
+            lacks.push(format!(
+                "the MTU down: no download from port {port} or {other} of the far end arrived"
+            ));
         }
         observed.lacks = lacks;
         Ok(Measured { observed, held_out })
@@ -554,7 +557,12 @@ impl<'a> Path<'a> {
         if !matches!(self.reflector, Reflector::Stamp(_)) {
             return None;
         }
-        let server = SocketAddr::new(self.far_end.address, HTTP_PORT);
+        let mut ports = WEB_PORTS.into_iter();
+        ports.find_map(|port| self.longest_from(SocketAddr::new(self.far_end.address, port)))
+    }
+
+    /// Returns the L3 bytes of the longest packet of a download from this web server.
+    fn longest_from(&self, server: SocketAddr) -> Option<u32> {
         let mut stream = TcpStream::connect_timeout(&server, WEB_TIMEOUT).ok()?;
         stream.set_read_timeout(Some(WEB_TIMEOUT)).ok()?;
         let request = format!(
