@@ -233,7 +233,7 @@ fn a_link_is_compared_with_a_path_and_not_with_files() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, Namespaces, Tool("iperf3"))]
+#[test_support::test(serial, Namespaces, Tool("iperf3"), All)]
 fn a_stock_iperf3_shows_the_rate_and_no_queue() -> Result<()> {
     let hidden = "--rate 20mbit --queue 50ms --delay 10ms";
     let (result, link) = fitted_toward(Some("iperf3 -s"), hidden, &["--time", "24s"])?;
@@ -270,7 +270,7 @@ impl Drop for CrossTraffic {
     }
 }
 
-#[test_support::test(serial, Namespaces)]
+#[test_support::test(serial, Namespaces, All)]
 fn a_bridge_that_nobody_shaped_has_a_delay_and_no_rate_that_the_budget_reaches() -> Result<()> {
     let bed = Bed::build(&BedConfig::default())?;
     bed.bridge()?;
