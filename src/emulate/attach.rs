@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use netio::bridge_port::{BridgePort, BridgePortError};
-use netio::iface::{Interface, InterfaceError};
+use netio::iface::Interface;
 use netio::lease::{InterfaceLease, InterfaceLeases};
 use netio::netns::NetNs;
 use netio::userns;
@@ -17,7 +17,7 @@ use netio::veth::{self, HostEnd};
 use super::containers::ContainerEnd;
 use super::engines::{ContainerNetwork, KnownContainer};
 use super::holder::EarlyHolder;
-use super::{Insertion, engines};
+use super::{Insertion, engines, new_pair};
 use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
 
@@ -120,22 +120,6 @@ pub(super) fn again(
         names, insertion, ..
     } = place.attach(leases)?;
     Ok((names, insertion))
-}
-
-/// Returns the names of the near and the far end of the pair for the host's end with the number `index`.
-fn pair_names(index: u32) -> [String; 2] {
-    // A name has at most 15 characters.
-    ["a", "b"].map(|letter| format!("farw{index}{letter}"))
-}
-
-/// Removes the pair, if there is one, that a killed process made for the host's end with the number `index`.
-pub(super) fn remove_pair_of(index: u32, leases: &InterfaceLeases) -> Result<(), InterfaceError> {
-    let [near, _] = pair_names(index);
-    if let Ok(earlier) = Interface::find(&near) {
-        // This removes the pair's journal and, if the pair was noted there, the pair.
-        let _ = leases.take(&earlier);
-    }
-    veth::remove_pair(&near)
 }
 
 /// Returns the places of all running containers with this label. A container that has no end on this host is skipped with a
@@ -371,9 +355,9 @@ impl Place {
             lease,
             place,
         } = self;
-        let [near, far] = pair_names(host.index);
+        let [near, far] = new_pair::names(host.index);
         // A process may have been killed together with its holder.
-        remove_pair_of(host.index, leases).or_machine()?;
+        new_pair::remove_of(host.index, leases).or_machine()?;
         let made = veth::make_pair(&near, &far, &host).or_machine();
         let leased = made.and_then(|()| {
             let near = Interface::find(&near).or_machine()?;

@@ -21,7 +21,7 @@ use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::{attach, side_by_side};
+use super::{new_pair, side_by_side};
 use crate::notes::{self, note, warn};
 use instruments::failure::{Blame as _, Failure};
 
@@ -329,7 +329,7 @@ fn restore(found: &FoundInterfaces, interfaces: [u32; 2], lines: &mut Vec<Line>)
             Ok(Some((interface, lease))) => {
                 if interfaces[1] == NOT_MADE {
                     // The box may have made a pair just before it died. No other box makes one as long as this has the lease.
-                    let removed = attach::remove_pair_of(index, &found.leases);
+                    let removed = new_pair::remove_of(index, &found.leases);
                     outcome = outcome.and(removed.map_err(Into::into));
                 }
                 drop(lease);

@@ -15,6 +15,7 @@ mod engine_program;
 pub(crate) mod engines;
 mod holder;
 mod inserted;
+mod new_pair;
 mod pair;
 mod places;
 mod port;
