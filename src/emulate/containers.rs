@@ -137,7 +137,7 @@ impl ContainerWatcher {
     /// `None` if the link is at something else.
     pub(super) fn wait_for(&mut self, link: usize) -> Option<&str> {
         let end = self.ends.get(link)?.as_ref()?;
-        // A link has one request in the pipe at most, so that all of them fit and writing never waits.
+        // A link has one request of this kind in the pipe at most, so that all of them fit and writing never waits.
         if self.lost.insert(link) {
             send(&mut self.requests, Request::Lost { link });
         }

@@ -228,7 +228,11 @@ impl<P: PortSet> Forwarder<P> {
     pub(crate) fn rest(&mut self, now: Nanos, until: Nanos) -> bool {
         // The load after the first frame that waits is not known yet.
         let known = self.next_arrival().map_or(now, |(at, _)| at.min(now));
-        self.runners.len() > 1 && self.load.rest(known, until)
+        let rests = self.runners.len() > 1 && self.load.rest(known, until);
+        if rests {
+            self.shared.bound.note_rest(until - now);
+        }
+        rests
     }
 
     /// Returns true if links under high load wait for the end of a rest.
@@ -337,10 +341,11 @@ impl<P: PortSet> Forwarder<P> {
                 }
             }
             intake.take(packets, bytes);
-            while !intake.is_used_up()
-                && let Some(place) = self.shared.sets[usize::from(set)].recall()
-            {
+            while let Some(place) = self.shared.sets[usize::from(set)].recall() {
                 intake.copy(self.shared.held.give_back(set, place));
+                if intake.is_used_up() {
+                    break;
+                }
             }
         }
         Some(self.next_arrival()?.0)

@@ -21,6 +21,8 @@ pub(super) struct LatenessBound {
     waits: u64,
     /// Whether there were arrears since it last waited.
     has_arrears: bool,
+    /// The time of all rests.
+    rested: Nanos,
 }
 
 /// Returns the CPU time of the forwarder's thread.
@@ -94,6 +96,7 @@ impl LatenessBound {
             cpu: None,
             waits: 0,
             has_arrears: false,
+            rested: Nanos::ZERO,
         }
     }
 
@@ -129,10 +132,15 @@ impl LatenessBound {
         now - self.limit.0
     }
 
-    /// Returns the CPU time, which is read at most once in a step, and once for each further batch of a
-    /// link that is alone.
+    /// Notes that the forwarder rests for this time, although it is behind.
+    pub(super) fn note_rest(&mut self, time: Nanos) {
+        self.rested += time;
+    }
+
+    /// Returns the CPU time with the time of rests, in which the host would run the thread. It is read at most once in
+    /// a step, and once for each further batch of a link that is alone.
     fn cpu(&mut self) -> Nanos {
-        *self.cpu.get_or_insert_with(&self.cpu_clock)
+        *self.cpu.get_or_insert_with(&self.cpu_clock) + self.rested
     }
 }
 
@@ -241,6 +249,25 @@ mod tests {
         assert_eq!(overloads(&quarter), [false; 4]);
         let most = [(4, 2), (13, 8), (19, 12)];
         assert_eq!(overloads(&most), [false, false, true]);
+    }
+
+    #[test]
+    fn rests_of_a_forwarder_that_is_behind_count_as_time_in_which_it_could_run() {
+        let cpu = Rc::new(Cell::new(Nanos::ZERO));
+        let clock = Rc::clone(&cpu);
+        let mut bound = LatenessBound::new(LateLimit::DEFAULT, Box::new(move || clock.get()));
+        let mut arrears = Arrears::default();
+        let due = Some(Nanos::from_millis(1_000));
+        // It works for a quarter of the time and rests for the others.
+        let mut overloads = (3..=12).map(|now| {
+            cpu.set(cpu.get() + Nanos(250_000));
+            bound.note_rest(Nanos(750_000));
+            bound.time_has_passed();
+            let limit = bound.limit();
+            arrears.note(due, Nanos::from_millis(1_000 + now), limit, &mut bound);
+            arrears.is_overload()
+        });
+        assert_eq!(overloads.position(|is_overload| is_overload), Some(8));
     }
 
     #[test]

@@ -8,7 +8,7 @@ const SPAN: Nanos = Nanos(1_000_000);
 
 /// Under high load, a round of the forwarder's loop begins this long after the previous one,
 /// regardless of arrivals and due times. Packets that are due by then leave together. A sleep can
-/// end late, so departures are delayed by at most about 100 us.
+/// end late, so departures are delayed by at most about 100 us, and by twice as much where a rest of the forwarder begins.
 pub(crate) const ROUND: Nanos = Nanos(75_000);
 
 /// The arrival times of the latest frames.

@@ -96,7 +96,9 @@ impl<P: PortSet> Forwarder<P> {
         }
         // Frames that have arrived wait, so nothing after them can be decided yet, and no load after them is known.
         let horizon = self.next_arrival().map_or(now, |(at, _)| at.min(now));
-        while let Some(link) = self.agenda.take(now) {
+        while self.shared.expected() <= now + LONGEST_WITHOUT_INTAKE
+            && let Some(link) = self.agenda.take(now)
+        {
             let runner = &mut self.runners[link as usize];
             if runner.load.is_high(horizon) {
                 self.load.wait_for_round(link, runner);
@@ -110,8 +112,9 @@ impl<P: PortSet> Forwarder<P> {
             let (link, end) = self.served[place];
             let waits_for_arrival = !end.is_cut && end.next.is_some_and(|at| at <= now);
             if waits_for_arrival {
-                let runner = &mut self.runners[link as usize];
-                self.load.wait_for_round(link, runner);
+                // Nothing can be decided before the end of the rest, but packets may be due.
+                let due = self.runners[link as usize].next_due();
+                self.agenda.set(link, Some(self.load.end_of_rest(due)));
             } else {
                 self.plan_next(link, end, horizon);
             }

@@ -41,8 +41,8 @@ pub trait PortSet {
     fn take(&mut self) -> Option<(usize, ReceivedFrame<Self::Lent>)>;
 
     /// Returns a place whose frame, of [`COPY_BELOW`](crate::COPY_BELOW) bytes or more, must leave it if it is still
-    /// there, because arriving frames may otherwise be lost. Call it after each [`PortSet::take`] until it returns
-    /// `None`.
+    /// there, because arriving frames may otherwise be lost. Call it after each [`PortSet::take`], at least once
+    /// for each frame taken on average.
     fn recall(&mut self) -> Option<usize> {
         None
     }

@@ -58,6 +58,8 @@ pub struct Waiter {
     longest_stint: Nanos,
     /// The time since which the thread has not slept.
     awake: Nanos,
+    /// The end of the latest rest.
+    rested: Nanos,
 }
 
 /// A time in which a thread that did nothing but read the clock did not run, although no other thread took its place:
@@ -113,6 +115,7 @@ impl Waiter {
             has_left_real_time: false,
             longest_stint: longest_stint(cpu::available(), threads),
             awake: clock::now(),
+            rested: Nanos::ZERO,
         }
     }
 
@@ -156,13 +159,13 @@ impl Waiter {
     /// Returns the end of the rest that a real-time thread must begin at `now`, because it has been awake for as long as
     /// it may. One that has become an ordinary thread is a real-time thread again when it sleeps. In a rest, it sleeps between those parts of its work that cannot wait.
     pub fn must_rest(&self, now: Nanos) -> Option<Nanos> {
-        let is_long = now > self.awake + self.longest_stint;
+        let is_long = now > self.awake.max(self.rested) + self.longest_stint;
         (is_long && self.real_time).then(|| now + SHORT_REST)
     }
 
-    /// Notes that a rest lasts until `until`, even if there was no time to sleep in it.
+    /// Notes that a rest lasts until `until`. If there is no time to sleep in it, the thread counts as awake all the same.
     pub fn rest(&mut self, until: Nanos) {
-        self.awake = until;
+        self.rested = until;
     }
 
     /// Returns whether there is time to sleep before `until`; if not, the caller must spin.

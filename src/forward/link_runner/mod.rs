@@ -166,9 +166,15 @@ impl LinkRunner {
 
     /// Notes how late the first packet is that waits to leave.
     fn note_arrears<P: PortSet>(&mut self, shared: &mut ForwarderShared<P>) {
-        let due = self.departures.iter().filter_map(Departures::next_due);
         let ForwarderShared { latest, bound, .. } = shared;
-        self.arrears.note(due.min(), *latest, bound.limit(), bound);
+        self.arrears
+            .note(self.next_due(), *latest, bound.limit(), bound);
+    }
+
+    /// Returns the due time of the first packet that waits to leave.
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        let both = self.departures.iter().filter_map(Departures::next_due);
+        both.min()
     }
 
     /// Prepares the packets that are due at the future time `at` and sends them then. Returns the

@@ -69,7 +69,8 @@ impl<P: PortSet + Wakes> ForwarderLoop<P> {
         match self.forwarder.pace(now) {
             Pace::Exact => {}
             Pace::Round(round) => return self.waiter.coarse_sleep(round),
-            Pace::RoundOrDue(round) => match until.filter(|until| *until < round) {
+            // A packet that is due when the round ends is not prepared before.
+            Pace::RoundOrDue(round) => match until.filter(|until| *until + LEAD < round) {
                 None => return self.waiter.coarse_sleep(round),
                 Some(until) => return self.wait_exactly(wakeup, now, until),
             },
