@@ -171,7 +171,7 @@ impl Marks {
     pub(crate) fn at(times_ns: &[u64], between_ns: [u64; 2]) -> Self {
         let [from_ns, until_ns] = between_ns;
         let tenth_ns = until_ns.saturating_sub(from_ns) / TENTHS + 1;
-        let tenth = |at_ns: &u64| at_ns.min(&until_ns).saturating_sub(from_ns) / tenth_ns;
+        let tenth = |at_ns: &u64| (*at_ns).min(until_ns).saturating_sub(from_ns) / tenth_ns;
         let tenths: BTreeSet<u64> = times_ns.iter().map(tenth).collect();
         Self {
             count: times_ns.len() as u64,
