@@ -288,6 +288,12 @@ fn latest(forwarder: &mut Forwarder<BusyPorts>, link: usize) -> Nanos {
     Nanos(forwarder.stats(link).departure_error().max_ns)
 }
 
+/// Returns streams of a busy link, which is the first one, and of a quiet one.
+fn busy_and_quiet(busy: Nanos, quiet: Nanos) -> [Stream; 2] {
+    let stream = |link, interval| Stream { link, interval };
+    [stream(0, busy), stream(1, quiet)]
+}
+
 /// The busy link has twice the packets that can be sent. Each of the others has one packet each 2 ms.
 fn beside_a_busy_link(links: u32) -> Forwarder<BusyPorts> {
     let busy = Stream {
@@ -321,19 +327,12 @@ fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_turn_and_loses_only_it
 
 #[test]
 fn a_busy_link_rests_while_the_others_send_in_time() {
-    let busy = Stream {
-        link: 0,
-        interval: Nanos(1_000),
-    };
-    let quiet = Stream {
-        link: 1,
-        interval: Nanos(310_000),
-    };
+    let streams = busy_and_quiet(Nanos(1_000), Nanos(310_000));
     let setting = Setting {
         stint: Some(Nanos::from_millis(2)),
         ..Setting::default()
     };
-    let frames = frames_of(&[busy, quiet], DURATION);
+    let frames = frames_of(&streams, DURATION);
     let mut forwarder = pass_frames(setting, 2, frames, None);
     let departures = |port| {
         let calls = forwarder.sets()[0].calls.iter().flatten();
@@ -356,14 +355,7 @@ fn a_busy_link_rests_while_the_others_send_in_time() {
 
 #[test]
 fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_those_of_others() {
-    let busy = Stream {
-        link: 0,
-        interval: Nanos(300),
-    };
-    let quiet = Stream {
-        link: 1,
-        interval: Nanos::from_millis(2),
-    };
+    let streams = busy_and_quiet(Nanos(300), Nanos::from_millis(2));
     // The rings have no more room for packets that may leave later.
     for limit in ["10ms", "10s"] {
         let setting = Setting {
@@ -371,7 +363,7 @@ fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_thos
             limit: limit.parse().unwrap(),
             ..Setting::default()
         };
-        let frames = frames_of(&[busy, quiet], DURATION);
+        let frames = frames_of(&streams, DURATION);
         let mut forwarder = pass_frames(setting, 2, frames, None);
         let of_busy = forwarder.stats(0);
         let refused = of_busy.lost(Side::A, EmulatorLoss::IntakeOverload);
@@ -390,21 +382,14 @@ fn a_link_that_fills_the_rings_loses_its_own_frames_before_the_kernel_drops_thos
 
 #[test]
 fn frames_that_are_refused_delay_other_links_by_little() {
-    let busy = Stream {
-        link: 0,
-        interval: Nanos(300),
-    };
-    let quiet = Stream {
-        link: 1,
-        interval: Nanos(510_000),
-    };
+    let streams = busy_and_quiet(Nanos(300), Nanos(510_000));
     // Frames wait in the rings for less than this delay, so only the steps make packets late.
     let setting = Setting {
         delay: Nanos::from_millis(20),
         take: Nanos(200),
         ..Setting::default()
     };
-    let frames = frames_of(&[busy, quiet], Nanos::from_millis(80));
+    let frames = frames_of(&streams, Nanos::from_millis(80));
     let mut forwarder = pass_frames(setting, 2, frames, None);
     let of_busy = forwarder.stats(0);
     assert!(of_busy.lost(Side::A, EmulatorLoss::IntakeOverload) > 10_000);
@@ -598,16 +583,7 @@ fn links_that_are_busy_alike_share_what_can_be_sent() {
 
 #[test]
 fn links_under_high_load_take_turns_and_others_are_paced_to_their_due_times() {
-    let streams = [
-        Stream {
-            link: 0,
-            interval: Nanos(20_000),
-        },
-        Stream {
-            link: 1,
-            interval: Nanos::from_millis(2),
-        },
-    ];
+    let streams = busy_and_quiet(Nanos(20_000), Nanos::from_millis(2));
     let mut forwarder = pass(2, &streams, None);
     // The busy link leaves every 75 us. In this test, steps also begin at every arrival.
     let busy = forwarder.stats(0).departure_error();

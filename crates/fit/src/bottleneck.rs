@@ -202,12 +202,20 @@ impl Bottleneck {
             true => (spread, ", with the range of nine of ten"),
             false => (median(&rates.values)?, ""),
         };
-        let (queue, evidence) = match observed.marked[index(way)] {
-            0 => (None, "throughput does not show it".to_owned()),
-            count => (
+        let marks = observed.marked[index(way)];
+        let count = marks.count;
+        let (queue, evidence) = if marks.show_managed_queue() {
+            (
                 Some(QueueKind::Managed { most_ms: None }),
                 format!("{count} packets were marked (ECN) on the path"),
-            ),
+            )
+        } else if count > 0 {
+            let few = format!(
+                "{count} packets were marked (ECN) on the path, too few or in too short a time to show it"
+            );
+            (None, few)
+        } else {
+            (None, "throughput does not show it".to_owned())
         };
         (rate.value > 0.0).then(|| Self {
             rate,

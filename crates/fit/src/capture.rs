@@ -15,7 +15,7 @@ use stats::order_statistics::{quantile, sorted};
 use crate::DIRECTIONS;
 use crate::files::{FileError, day_of, enough, of_probes};
 use crate::full::{Arrival, FullDirection};
-use crate::observations::{PathObservations, Probe, ProbeSession, index};
+use crate::observations::{Marks, PathObservations, Probe, ProbeSession, index};
 use packets::{Capture, Outcome, Packet};
 use pairing::{Needed, STAMPS_NS, arrivals, overtakes};
 
@@ -168,7 +168,7 @@ impl Capture {
         let mut directions = self.directions()?;
         let mut throughput = Vec::new();
         let mut lacks = Vec::new();
-        let mut marked = [0; 2];
+        let mut marked = [Marks::default(); 2];
         let mut session = ProbeSession::default();
         for (way, pairs) in &mut directions {
             if !self.has_one_clock && pairs.show_wrong_clocks() {
@@ -176,7 +176,8 @@ impl Capture {
             }
             pairs.refuse_impossible();
             session.unclear[index(*way)] = pairs.unclear.len() as u64;
-            marked[index(*way)] = self.marked(*way, pairs);
+            let marks = self.marks(*way, pairs);
+            marked[index(*way)] = marks;
             let all = &mut pairs.crossings;
             all.sort_by_key(|one| one.packet.at_ns);
             if self.misses_arrivals(*way) {
@@ -191,12 +192,12 @@ impl Capture {
             });
             let full = FullDirection::of(&arrivals.collect::<Vec<Arrival>>());
             lacks.extend(self.lack(*way, full.is_some()));
-            let marks = marked[index(*way)];
-            if full.is_none() && marks > 0 {
+            if full.is_none() && marks.show_managed_queue() {
                 lacks.push(format!(
-                    "the queue {}: {marks} packets were marked (ECN), so that it is managed, but the direction was not full, so that its rate \
+                    "the queue {}: {} packets were marked (ECN), so that it is managed, but the direction was not full, so that its rate \
                      is not known",
-                    way.name()
+                    way.name(),
+                    marks.count
                 ));
             }
             if let Some(full) = full {
@@ -261,15 +262,18 @@ impl Capture {
         })
     }
 
-    /// Returns the number of packets of a direction that were marked for congestion between both ends.
-    fn marked(&self, way: Direction, pairs: &Pairs<'_>) -> u64 {
+    /// Counts the packets of a direction that were marked for congestion between both ends.
+    fn marks(&self, way: Direction, pairs: &Pairs<'_>) -> Marks {
         let unmarked = pairs.crossings.iter().map(|one| one.packet);
         let unmarked = unmarked.filter(|packet| !packet.is_marked);
         let unmarked: BTreeSet<u64> = unmarked.map(|packet| packet.digest).collect();
         let [near, far] = &self.ends;
         let arrived = way.choose(far, near).iter();
         let marked = arrived.filter(|one| one.is_marked && unmarked.contains(&one.digest));
-        marked.count() as u64
+        let marked_ns: Vec<u64> = marked.map(|one| one.at_ns).collect();
+        let arrived_ns = || pairs.crossings.iter().filter_map(|one| one.arrived_ns);
+        let between_ns = [arrived_ns().min(), arrived_ns().max()].map(Option::unwrap_or_default);
+        Marks::at(&marked_ns, between_ns)
     }
 
     /// Returns whether packets are missing in the capture at the end to which a direction goes, so that a packet that is not

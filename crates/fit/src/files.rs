@@ -753,13 +753,21 @@ mod tests {
     }
 
     #[test]
-    fn marks_beside_a_throughput_show_that_the_queue_is_managed() {
-        let rows = (0..30).map(|second| format!("{second},8\n"));
-        let observed = PathObservations {
-            marked: [0, 7],
-            ..read(&rows.collect::<String>()).unwrap()
+    fn enough_marks_beside_a_throughput_show_that_the_queue_is_managed() {
+        let fitted = |count, tenths| {
+            let rows = (0..30).map(|second| format!("{second},8\n"));
+            crate::LinkFit::of(&PathObservations {
+                marked: [crate::Marks::default(), crate::Marks { count, tenths }],
+                ..read(&rows.collect::<String>()).unwrap()
+            })
         };
-        let found = crate::LinkFit::of(&observed);
+        for (count, tenths) in [(4, 4), (40, 2)] {
+            let bottleneck = fitted(count, tenths).down.bottleneck.unwrap();
+            assert_eq!(bottleneck.queue, None);
+            let few = format!("{count} packets were marked (ECN) on the path, too few");
+            assert!(bottleneck.evidence.starts_with(&few), "{bottleneck:?}");
+        }
+        let found = fitted(7, 3);
         let bottleneck = found.down.bottleneck.as_ref().unwrap();
         let managed = crate::QueueKind::Managed { most_ms: None };
         assert_eq!(bottleneck.queue, Some(managed));

@@ -171,6 +171,19 @@ fn without(all: Losses, part: Losses) -> Option<Losses> {
 mod tests {
     use super::*;
 
+    /// Returns probes on an idle path, with the losses in each direction that they show.
+    fn observed_of(probes: impl Iterator<Item = Probe>) -> PathObservations {
+        let mut idle = ProbeSession {
+            probes: probes.collect(),
+            ..ProbeSession::default()
+        };
+        idle.losses = DIRECTIONS.map(|way| Some(idle.counted(&idle.probes, way)));
+        PathObservations {
+            idle,
+            ..PathObservations::default()
+        }
+    }
+
     /// Returns probes every 10 ms, of which those with these numbers, from 0, are lost in a direction.
     fn observed(count: u32, lost: &[(u32, Direction)]) -> PathObservations {
         let probes = (0..count).map(|at| {
@@ -183,17 +196,10 @@ mod tests {
                 ..Probe::default()
             }
         });
-        let mut idle = ProbeSession {
-            wire_bytes: 146,
-            probes: probes.collect(),
-            duplicates: 3,
-            ..ProbeSession::default()
-        };
-        idle.losses = DIRECTIONS.map(|way| Some(idle.counted(&idle.probes, way)));
-        PathObservations {
-            idle,
-            ..PathObservations::default()
-        }
+        let mut found = observed_of(probes);
+        found.idle.wire_bytes = 146;
+        found.idle.duplicates = 3;
+        found
     }
 
     #[test]
@@ -240,7 +246,7 @@ mod tests {
 
     /// Returns packets every 10 ms, up and down in turn, of which every tenth one was lost.
     fn packets() -> PathObservations {
-        let probes = (0..90_u32).map(|at| {
+        observed_of((0..90_u32).map(|at| {
             let way = DIRECTIONS[at as usize % 2];
             let is_lost = at % 10 == 0;
             let mut probe = Probe {
@@ -250,16 +256,7 @@ mod tests {
             };
             probe.one_way_ms[index(way)] = (!is_lost).then_some(20.0);
             probe
-        });
-        let mut idle = ProbeSession {
-            probes: probes.collect(),
-            ..ProbeSession::default()
-        };
-        idle.losses = DIRECTIONS.map(|way| Some(idle.counted(&idle.probes, way)));
-        PathObservations {
-            idle,
-            ..PathObservations::default()
-        }
+        }))
     }
 
     #[test]

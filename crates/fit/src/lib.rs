@@ -40,7 +40,7 @@ pub use estimate::Estimate;
 pub use files::{FileError, day_of, read, read_record};
 pub use loss::LossFit;
 pub use observations::{
-    Intensity, LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession,
+    Intensity, LoadTraffic, LoadedSession, Marks, PathObservations, Probe, ProbeSession,
 };
 pub use over_time::OverTime;
 pub use parameters::{IntervalKind, Parameter};

@@ -1,6 +1,6 @@
 //! The observations of a path: sessions of probes, and loads beside them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use conditions::Direction;
 use record::{Figure, Measurement, Metric, Phase, Sample, Statistic};
@@ -23,6 +23,12 @@ const READING_S: f64 = 1.0;
 
 /// The least rate of a strong load, as a multiple of the rate that arrives. A gentle load sends at most 1.3 times the rate.
 const STRONG_FROM: f64 = 1.5;
+/// The parts into which the time of a direction is divided to see when packets were marked.
+const TENTHS: u64 = 10;
+/// The fewest marks that show that a queue is managed.
+const FEWEST_MARKS: u64 = 5;
+/// The fewest tenths that have such marks. A short time with marks may be in two of them.
+const FEWEST_TENTHS: usize = 3;
 
 /// All observations of a path.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -38,8 +44,8 @@ pub struct PathObservations {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<(Direction, OverTime)>,
     /// The packets in each direction, up first, that were marked for congestion (ECN) between both ends of a capture.
-    #[serde(default, skip_serializing_if = "is_none")]
-    pub marked: [u64; 2],
+    #[serde(default, skip_serializing_if = "is_unmarked")]
+    pub marked: [Marks; 2],
     /// The MTU of the path up in L3 bytes, as the kernel of this end knows it after all loads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
@@ -141,8 +147,43 @@ pub struct LoadTraffic {
     pub error: f64,
 }
 
+/// The packets of a direction that were marked for congestion (ECN) on the path.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Marks {
+    /// Their number.
+    pub count: u64,
+    /// The number of tenths of the time, from the first arrival in the direction to the last one, in which they arrived.
+    pub tenths: usize,
+}
+
 fn is_none(counts: &[u64; 2]) -> bool {
     *counts == [0; 2]
+}
+
+fn is_unmarked(marks: &[Marks; 2]) -> bool {
+    *marks == [Marks::default(); 2]
+}
+
+impl Marks {
+    /// Counts packets that were marked and arrived at these times, in nanoseconds, of a direction whose first and last
+    /// packet arrived at `between_ns`.
+    pub(crate) fn at(times_ns: &[u64], between_ns: [u64; 2]) -> Self {
+        let [from_ns, until_ns] = between_ns;
+        let tenth_ns = until_ns.saturating_sub(from_ns) / TENTHS + 1;
+        let tenth = |at_ns: &u64| (*at_ns).min(until_ns).saturating_sub(from_ns) / tenth_ns;
+        let tenths: BTreeSet<u64> = times_ns.iter().map(tenth).collect();
+        Self {
+            count: times_ns.len() as u64,
+            tenths: tenths.len(),
+        }
+    }
+
+    /// Returns whether they show that the queue in front of the rate is managed. A queue that is managed marks packets for as
+    /// long as it is full. A handful of marks, or many in a short time, may come from another queue on the path.
+    pub(crate) fn show_managed_queue(self) -> bool {
+        self.count >= FEWEST_MARKS && self.tenths >= FEWEST_TENTHS
+    }
 }
 
 impl Intensity {

@@ -16,7 +16,8 @@ use super::measure::{HEADERS, INTERVAL, PROBE_BYTES, probes_in};
 
 /// The words by which a record is recognised.
 const RECORD: &str = "\"farwire-record\"";
-/// The fewest delays that are held out. The percentiles of fewer, and their bootstrap in twenty blocks, show little.
+/// The fewest delays that are held out, and the fewest probes that are compared with them. The percentiles of fewer, and their
+/// bootstrap in twenty blocks, show little.
 const FEWEST: usize = 50;
 /// The reason why the loads of files are not compared.
 const NO_LOADS: &str = "files have no path to load again, so that no load is held out";
@@ -64,7 +65,7 @@ pub(super) fn read(files: &[&Path]) -> Result<Vec<PathObservations>> {
 }
 
 /// Holds out the last third of the idle probes of each session, at most as many as can be replayed within `limits`. All
-/// probes are fitted if that leaves too few to compare.
+/// probes are fitted if too few delays would be held out, or too few probes be compared with them.
 pub(super) fn divide(sessions: &[PathObservations], limits: &Limits) -> Divided {
     let whole = |cause: &str| Divided {
         fitted: sessions.to_vec(),
@@ -101,6 +102,14 @@ pub(super) fn divide(sessions: &[PathObservations], limits: &Limits) -> Divided 
             limits.proof_idle_s()
         ));
     };
+    // The packets of a short capture are many, but the probes that are compared with them are few.
+    if (plan.count as usize) < FEWEST {
+        let count = plan.count;
+        return whole(&format!(
+            "the last third of the packets lasts {seconds:.2} s, in which {count} probes would be sent, and at least {FEWEST} are needed: \
+             capture for longer"
+        ));
+    }
     let probes = sessions.iter().map(|one| one.idle.probes.len());
     let (held, all) = (held_out.probes.len(), probes.sum::<usize>());
     let name = if with_round_trips {
@@ -234,12 +243,28 @@ mod tests {
         assert_eq!(cause(300, &limits(180.0, false)), NO_PROOF);
     }
 
-    #[test]
-    fn packets_of_single_directions_are_compared_with_probes_for_as_many_seconds() {
-        let mut packets = pings(300);
-        for probe in &mut packets.idle.probes {
+    /// Returns a session of packets up, one in each interval of this number of seconds.
+    fn packets(count: u32, interval_s: f64) -> PathObservations {
+        let mut packets = pings(count);
+        for (at, probe) in (0_u32..).zip(&mut packets.idle.probes) {
+            probe.at_s = interval_s * f64::from(at);
             probe.one_way_ms[0] = probe.rtt_ms.take();
         }
+        packets
+    }
+
+    #[test]
+    fn packets_for_too_short_a_time_are_all_fitted() {
+        let Divided { fitted, held_out } = divide(&[packets(600, 0.001)], &limits(180.0, true));
+        assert_eq!(fitted[0].idle.probes.len(), 600);
+        let cause = held_out.err().unwrap();
+        let expected = "the last third of the packets lasts 0.20 s, in which 19 probes would be sent, and at least 50 are needed: capture for longer";
+        assert_eq!(cause, expected);
+    }
+
+    #[test]
+    fn packets_of_single_directions_are_compared_with_probes_for_as_many_seconds() {
+        let packets = packets(300, 0.1);
         let held_out = divide(&[packets.clone()], &limits(180.0, true)).held_out;
         let held_out = held_out.unwrap();
         assert_eq!(held_out.description, "the last 100 of 300 packets");

@@ -1,8 +1,9 @@
 //! The measurement of a path: probes on the idle path, the search for the rates, and loads with probes beside them.
 
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use conditions::Direction;
@@ -12,6 +13,7 @@ use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
 use instruments::measure::{FarEnd, Kind, Parameters};
+use netio::stop::{STOP_INTERVAL, Stop};
 use netio::tcp::{self, TcpInfo};
 use record::{Measurement, Phase};
 use serde_json::{Value, json};
@@ -49,7 +51,11 @@ const CONNECT_TIMEOUT: &str = "10s";
 /// The longest time to connect to a far end's web server, and to wait for a part of its answer.
 const WEB_TIMEOUT: Duration = Duration::from_secs(5);
 /// The bytes of the download that shows the MTU down: several full packets, whatever the MTU is.
-const DOWNLOAD_BYTES: u64 = 100_000;
+const DOWNLOAD_BYTES: usize = 100_000;
+/// The longest time of that download.
+const LONGEST_DOWNLOAD: Duration = Duration::from_secs(30);
+/// The bytes that are read from the connection of that download in one call.
+const READ_BYTES: usize = 16 * 1024;
 /// The header of TCP, and its timestamps option, in bytes (RFC 9293, RFC 7323).
 const TCP_HEADER: [u32; 2] = [20, 12];
 /// The part of the budget that the search for the rates may use.
@@ -155,6 +161,7 @@ impl<'a> Path<'a> {
         // By now, the kernel has had answers to the longest packets, those of TCP included.
         observed.mtu = self.mtu();
         observed.longest_down = self.longest_down();
+        self.check_stop()?;
         let may_serve = matches!(self.reflector, Reflector::Stamp(_));
         if may_serve && observed.longest_down.is_none() {
             let [port, other] = WEB_PORTS;
@@ -558,29 +565,10 @@ impl<'a> Path<'a> {
             return None;
         }
         let mut ports = WEB_PORTS.into_iter();
-        ports.find_map(|port| self.longest_from(SocketAddr::new(self.far_end.address, port)))
-    }
-
-    /// Returns the L3 bytes of the longest packet of a download from this web server.
-    fn longest_from(&self, server: SocketAddr) -> Option<u32> {
-        let mut stream = TcpStream::connect_timeout(&server, WEB_TIMEOUT).ok()?;
-        stream.set_read_timeout(Some(WEB_TIMEOUT)).ok()?;
-        let request = format!(
-            "GET /bytes/{DOWNLOAD_BYTES} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = Vec::new();
-        let mut body = (&stream).take(DOWNLOAD_BYTES);
-        body.read_to_end(&mut answer).ok()?;
-        // The kernel's estimate begins with a guess, which shorter answers do not correct.
-        if body.limit() > 0 {
-            return None;
-        }
-        let info = TcpInfo::of(&stream).ok()?;
-        let [header, timestamps] = TCP_HEADER;
-        let options = if info.timestamps { timestamps } else { 0 };
-        let is_ipv6 = matches!(self.far_end.address, IpAddr::V6(_));
-        Some(info.rcv_mss + options + header + ip_header(is_ipv6))
+        ports.find_map(|port| {
+            let stop = self.session.stop.within(LONGEST_DOWNLOAD);
+            longest_from(SocketAddr::new(self.far_end.address, port), &stop)
+        })
     }
 
     fn check_stop(&self) -> Result<()> {
@@ -615,6 +603,39 @@ struct LoadPlan {
     timeout: Duration,
 }
 
+/// Returns the L3 bytes of the longest packet of a download from this web server; `None` if the download fails, or if `stop`
+/// ends it.
+fn longest_from(server: SocketAddr, stop: &Stop) -> Option<u32> {
+    let mut stream = TcpStream::connect_timeout(&server, WEB_TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(STOP_INTERVAL)).ok()?;
+    let request = format!(
+        "GET /bytes/{DOWNLOAD_BYTES} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut part = [0; READ_BYTES];
+    let mut arrived = 0;
+    let mut last_arrival = Instant::now();
+    // The kernel's estimate begins with a guess, which shorter answers do not correct.
+    while arrived < DOWNLOAD_BYTES {
+        if stop.cause().is_some() || last_arrival.elapsed() > WEB_TIMEOUT {
+            return None;
+        }
+        match stream.read(&mut part) {
+            Ok(0) => return None,
+            Ok(bytes) => {
+                arrived += bytes;
+                last_arrival = Instant::now();
+            }
+            Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {}
+            Err(_) => return None,
+        }
+    }
+    let info = TcpInfo::of(&stream).ok()?;
+    let [header, timestamps] = TCP_HEADER;
+    let options = if info.timestamps { timestamps } else { 0 };
+    Some(info.rcv_mss + options + header + ip_header(server.is_ipv6()))
+}
+
 /// Returns the time for which probes beside a gentle load are awaited after this strong one.
 fn gentle_timeout(strong: &LoadedSession) -> Duration {
     let (least_ms, factor) = GENTLE_TIMEOUT;
@@ -625,4 +646,56 @@ fn gentle_timeout(strong: &LoadedSession) -> Duration {
 pub(super) fn probes_in(seconds: f64) -> u32 {
     let count = Duration::from_secs_f64(seconds).as_millis() / INTERVAL.as_millis();
     u32::try_from(count).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+
+    /// Starts a web server that answers one request with parts of this number of bytes, at this interval, until the client
+    /// closes the connection.
+    fn server(part: usize, interval: Duration) -> (SocketAddr, JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request: Vec<u8> = Vec::new();
+            let mut byte = [0];
+            while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() > 0 {
+                request.extend(byte);
+            }
+            let part = vec![0_u8; part];
+            while stream.write_all(&part).is_ok() {
+                thread::sleep(interval);
+            }
+        });
+        (address, answers)
+    }
+
+    #[test]
+    fn a_download_shows_its_longest_packet() {
+        let (address, answers) = server(2 * DOWNLOAD_BYTES, Duration::ZERO);
+        let longest = longest_from(address, &Stop::default());
+        assert!(longest.is_some_and(|bytes| bytes > 500), "{longest:?}");
+        answers.join().unwrap();
+    }
+
+    #[test]
+    fn a_download_that_drips_ends_at_its_deadline_and_when_the_user_stops_it() {
+        let drip = Duration::from_millis(100);
+        // At this pace, the download would take almost three hours.
+        let (address, answers) = server(1, drip);
+        let soon = Stop::default().within(3 * drip);
+        assert_eq!(longest_from(address, &soon), None);
+        answers.join().unwrap();
+        let (address, answers) = server(1, drip);
+        let stopped = Stop::on(Arc::new(AtomicBool::new(true)));
+        assert_eq!(longest_from(address, &stopped), None);
+        answers.join().unwrap();
+    }
 }

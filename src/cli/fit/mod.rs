@@ -50,7 +50,8 @@ use crate::{progress, toml_file};
 ///
 /// Files are fitted in place of a path: records and JSON measurements of farwire, observations.json of other fits, output of
 /// `ping -D`, JSON of irtt, packet logs in CSV, captures of both ends or of pings, and tables of seconds and Mbit/s. Several files are
-/// several sessions on one path. The last third of the probes of a file is held out, and compared with the link.
+/// several sessions on one path. The last probes of a file, at most a third, are held out and compared with the link; of a long
+/// file, these are as many as --time allows.
 #[derive(Args, Debug)]
 pub(crate) struct FitArgs {
     /// Name or address of the far end, or files of measurements
@@ -59,8 +60,8 @@ pub(crate) struct FitArgs {
     /// Time of the measurement that is fitted; the comparison takes half of it, and a third but at least 14s, twice
     ///
     /// Time of the measurement that is fitted. The comparison probes the idle path for half of it, and then measures with loads for a
-    /// third of it, but at least 14s. It does so over the path and again through the link. Of files, as many probes are held out as
-    /// the link can be probed with in half of it
+    /// third of it, but at least 14s. It does so over the path and again through the link. Of files, at most a third of the
+    /// probes is held out, and at most as many as can be sent through the link in half of it
     #[arg(long, value_name = "TIME", default_value = "3min", value_parser = time)]
     time: Nanos,
     /// Most bytes that all loads together may send
