@@ -46,7 +46,7 @@ impl Docker {
         fs::create_dir(at("bin"))?;
         symlink(which::which("docker")?, at("bin").join("docker"))?;
         let docker = Self { host, dir, daemon };
-        let answers = || {
+        let answers = || -> Result<Option<()>> {
             let mut version = docker.command("version");
             let output = process::run(&mut version)?;
             Ok(output.status.success().then_some(()))
