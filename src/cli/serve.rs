@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::Args;
 use ipnet::IpNet;
 use model::Nanos;
@@ -231,7 +231,7 @@ impl ServeArgs {
                 address.ip().is_loopback() || access.is_guarded(),
                 "--metrics {address}: a non-loopback address requires a token: set {TOKEN}"
             );
-            Listen::Tcp(address).open(access, None).context("--metrics")
+            Listen::Tcp(address).open("--metrics", access, None)
         };
         self.metrics.map(open).transpose()
     }

@@ -338,6 +338,7 @@ impl Place {
         Self {
             container: Some(ContainerEnd {
                 engine: known.engine.clone(),
+                id: known.id.clone(),
                 container: known.name.clone(),
                 inside,
                 is_chosen,

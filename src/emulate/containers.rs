@@ -6,8 +6,9 @@
 //! line of its standard input, and from each later line a request. The request may be about a link whose interface is gone:
 //! the helper answers when the container has this interface again, or another one in its place, or when the engine does not
 //! know the container any more. Or it is about an interface by which a container has joined a network: the helper answers
-//! with the name of that network, unless a link belongs there. It ends when its standard input ends, however the box has
-//! ended.
+//! with the name of that network, unless a link belongs there. The helper asks an engine by the ID of a container. If the
+//! container has another name than before, the helper tells the box. It ends when its standard input ends, however the box
+//! has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
@@ -25,7 +26,7 @@ use netio::veth::HostEnd;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::engines::{self, ContainerState, Engine, KnownContainer};
+use super::engines::{self, ContainerState, Engine};
 
 /// The name of the hidden command.
 const CONTAINER_WATCHER: &str = "container-watcher";
@@ -44,13 +45,18 @@ const SETTLED: Duration = Duration::from_secs(1);
 const NOTED: Duration = Duration::from_millis(500);
 /// The time for which the helper sleeps while it has nothing to look for.
 const IDLE: Duration = Duration::from_secs(3_600);
+/// Greatest number of interfaces for whose networks the helper is asked and has not answered. Their lines always fit into
+/// the pipe to the helper, so that writing them never waits, even if a container joins networks without end.
+const MOST_JOINED: usize = 64;
 
 /// An interface of a container, at which a link is inserted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ContainerEnd {
     /// The engine that knows the container.
     pub(super) engine: Engine,
-    /// Name of the container.
+    /// The engine's ID of the container.
+    pub(super) id: String,
+    /// Name of the container, which may change.
     pub(super) container: String,
     /// Name of the interface inside.
     pub(super) inside: String,
@@ -76,8 +82,15 @@ pub(super) enum Answer {
     Back { link: usize, index: u32 },
     /// The engine does not know the container of a lost link any more.
     Removed { link: usize },
-    /// The container of this link has joined a network of this name, and no link belongs there.
-    Joined { link: usize, network: String },
+    /// The container of this link has another name now.
+    Renamed { link: usize, name: String },
+    /// The container of this link has joined a network by the host's interface with this number. It is the network of this
+    /// name, or `None` if a link belongs there or the interface is gone.
+    Joined {
+        link: usize,
+        index: u32,
+        network: Option<String>,
+    },
 }
 
 /// The helper, as the box sees it.
@@ -92,12 +105,14 @@ pub(super) struct ContainerWatcher {
     lost: BTreeSet<usize>,
     /// The numbers of the host's interfaces whose networks the helper was asked for.
     joined: BTreeSet<u32>,
+    /// Those of them about which the helper has not answered, and whose interface may be gone by now.
+    unanswered: BTreeSet<u32>,
 }
 
 impl ContainerEnd {
     /// Returns true if both are interfaces of one container.
     fn is_beside(&self, other: &Self) -> bool {
-        (&self.engine, &self.container) == (&other.engine, &other.container)
+        (&self.engine, &self.id) == (&other.engine, &other.id)
     }
 }
 
@@ -127,6 +142,7 @@ impl ContainerWatcher {
             ends,
             lost: BTreeSet::new(),
             joined: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
         };
         let line = serde_json::to_string(&watcher.ends)?;
         writeln!(watcher.requests, "{line}").context("the helper that watches containers")?;
@@ -145,12 +161,20 @@ impl ContainerWatcher {
     }
 
     /// Lets the helper name the network of the host's interface with the number `index`, by which the container of `link`
-    /// has joined it. Does nothing if the user chose the network of the link, or if the helper was asked before.
+    /// has joined it. Does nothing if the user chose the network of the link, if the helper was asked before, or if it has
+    /// not answered about [`MOST_JOINED`] others.
     pub(super) fn name_network(&mut self, link: usize, index: u32) {
         let end = self.ends.get(link).and_then(Option::as_ref);
-        if end.is_some_and(|end| !end.is_chosen) && self.joined.insert(index) {
+        let has_room = self.unanswered.len() < MOST_JOINED;
+        if end.is_some_and(|end| !end.is_chosen) && has_room && self.joined.insert(index) {
+            self.unanswered.insert(index);
             send(&mut self.requests, Request::Joined { link, index });
         }
+    }
+
+    /// Notes the new name of a link's container.
+    pub(super) fn rename(&mut self, link: usize, name: &str) {
+        rename(&mut self.ends, link, name);
     }
 
     /// Notes that the host has no interface with this number any more, so that a later one is another one.
@@ -194,7 +218,8 @@ impl ContainerWatcher {
             };
             let is_expected = match &answer {
                 Answer::Back { link, .. } | Answer::Removed { link } => self.lost.remove(link),
-                Answer::Joined { .. } => true,
+                Answer::Joined { index, .. } => self.unanswered.remove(index),
+                Answer::Renamed { .. } => true,
             };
             if is_expected {
                 answers.push(answer);
@@ -267,10 +292,13 @@ pub(crate) fn watch() -> Result<()> {
             if asked.elapsed() < NOTED || has_lost_link(&ends, &lost, *link) {
                 return true;
             }
-            if let Some(network) = joined_network(&ends, *link, *index) {
-                let link = *link;
-                tell(&Answer::Joined { link, network });
-            }
+            let (link, index) = (*link, *index);
+            let network = joined_network(&mut ends, link, index);
+            tell(&Answer::Joined {
+                link,
+                index,
+                network,
+            });
             false
         });
         let now = Instant::now();
@@ -303,14 +331,13 @@ fn look(
     others: &mut BTreeMap<usize, Instant>,
     link: usize,
 ) -> Option<Answer> {
-    let end = ends.get(link)?.as_ref()?;
-    let pid = match engines::state_of(&end.engine, &end.container) {
+    let pid = match state_of(ends, link)? {
         ContainerState::Removed => return Some(Answer::Removed { link }),
-        ContainerState::Stopped => {
+        ContainerState::Known(container) if container.pid > 0 => container.pid,
+        ContainerState::Known(_) | ContainerState::Unanswered => {
             others.remove(&link);
             return None;
         }
-        ContainerState::Running(pid) => pid,
     };
     let there = NetNs::of_pid(pid).ok()?;
     let all = HostEnd::all_of(&there).ok()?;
@@ -330,6 +357,31 @@ fn look(
         link,
         index: found.host.index,
     })
+}
+
+/// Returns the state of the container of a link, or `None` if the link is at something else. Tells the box if the container
+/// has another name than before.
+fn state_of(ends: &mut [Option<ContainerEnd>], link: usize) -> Option<ContainerState> {
+    let end = ends.get(link)?.as_ref()?;
+    let state = engines::state_of(&end.engine, &end.id);
+    if let ContainerState::Known(container) = &state
+        && container.name != end.container
+    {
+        rename(ends, link, &container.name);
+        let name = container.name.clone();
+        tell(&Answer::Renamed { link, name });
+    }
+    Some(state)
+}
+
+/// Gives all ends of the container of a link this name.
+fn rename(ends: &mut [Option<ContainerEnd>], link: usize, name: &str) {
+    let Some(own) = ends.get(link).cloned().flatten() else {
+        return;
+    };
+    for end in ends.iter_mut().flatten().filter(|end| end.is_beside(&own)) {
+        name.clone_into(&mut end.container);
+    }
 }
 
 /// Returns the end among those of a container at which a lost link of it belongs: that of the same interface, or else of one
@@ -361,22 +413,17 @@ fn has_lost_link(ends: &[Option<ContainerEnd>], lost: &BTreeSet<usize>, link: us
 /// Returns the name of the network that the container of `link` has joined by the host's interface with the number `index`:
 /// the name that the engine has for it or, if it has none, that of the interface inside. Returns `None` if the container does
 /// not have that interface any more, or if a link belongs there.
-fn joined_network(ends: &[Option<ContainerEnd>], link: usize, index: u32) -> Option<String> {
-    let end = ends.get(link)?.as_ref()?;
-    let ContainerState::Running(pid) = engines::state_of(&end.engine, &end.container) else {
+fn joined_network(ends: &mut [Option<ContainerEnd>], link: usize, index: u32) -> Option<String> {
+    let ContainerState::Known(container) = state_of(ends, link)? else {
         return None;
     };
-    let there = NetNs::of_pid(pid).ok()?;
+    let there = NetNs::of_pid(container.pid).ok()?;
     let mut all = HostEnd::all_of(&there).ok()?.into_iter();
     let found = all.find(|found| found.host.index == index)?;
+    let end = ends.get(link)?.as_ref()?;
     if has_link(ends, end, &found.inside) {
         return None;
     }
-    let container = KnownContainer {
-        engine: end.engine.clone(),
-        name: end.container.clone(),
-        pid,
-    };
     let mut networks = engines::networks_of(&container).into_iter();
     let network = networks.find(|network| network.mac == found.mac);
     Some(network.map_or(found.inside, |network| network.name))
@@ -434,10 +481,63 @@ mod tests {
         assert!(has_link(&ends, web, "eth1") && !has_link(&ends, web, "eth2"));
     }
 
+    #[test]
+    fn a_new_name_is_that_of_all_ends_of_the_container_and_of_no_other() {
+        let mut ends = [
+            end("web", "eth0", false),
+            end("web", "eth1", false),
+            end("db", "eth0", false),
+            None,
+        ];
+        for link in [1, 3] {
+            rename(&mut ends, link, "shop");
+        }
+        let names = ends.iter().flatten().map(|end| end.container.as_str());
+        assert_eq!(names.collect::<Vec<_>>(), ["shop", "shop", "db"]);
+        let own = ends[0].as_ref().unwrap();
+        assert!(has_link(&ends, own, "eth1"));
+    }
+
+    #[test]
+    fn the_helper_has_few_unanswered_requests_and_gets_one_for_each_interface() {
+        let mut echo = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut watcher = ContainerWatcher {
+            requests: echo.stdin.take().unwrap(),
+            answers: echo.stdout.take().unwrap(),
+            unread: Vec::new(),
+            ends: vec![end("web", "eth0", false)],
+            lost: BTreeSet::new(),
+            joined: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+        };
+        for index in 0..1_000 {
+            watcher.name_network(0, index);
+            watcher.name_network(0, index);
+        }
+        assert_eq!(watcher.unanswered.len(), MOST_JOINED);
+        let mut answers = Vec::new();
+        // A request that comes back is an answer without a network.
+        while !watcher.unanswered.is_empty() {
+            answers.extend(watcher.answers().unwrap());
+        }
+        assert_eq!(answers.len(), MOST_JOINED);
+        watcher.name_network(0, 0);
+        assert!(watcher.unanswered.is_empty());
+        watcher.name_network(0, 999);
+        assert_eq!(watcher.unanswered.len(), 1);
+        drop(watcher);
+        assert!(echo.wait().unwrap().success());
+    }
+
     /// Returns an interface of a container of Podman with a link.
     fn end(container: &str, inside: &str, is_chosen: bool) -> Option<ContainerEnd> {
         Some(ContainerEnd {
             engine: Engine::Program("podman".to_owned()),
+            id: format!("id of {container}"),
             container: container.to_owned(),
             inside: inside.to_owned(),
             is_chosen,

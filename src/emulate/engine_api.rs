@@ -38,6 +38,7 @@ pub(super) struct EndpointSettings {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Container {
+    pub(super) id: String,
     /// Its name; Docker's names are paths.
     pub(super) name: String,
     pub(super) state: State,
@@ -73,7 +74,7 @@ struct Refusal {
     message: String,
 }
 
-/// Returns the container `name`, or the engine's words if it knows no such container.
+/// Returns the container with this name or ID, or the engine's words if it knows no such container.
 pub(super) fn container(socket: &Path, name: &str) -> Result<Container, String> {
     let name = utf8_percent_encode(name, NON_ALPHANUMERIC);
     get(socket, &format!("/containers/{name}/json"))
@@ -171,7 +172,8 @@ mod tests {
             "{request}"
         );
         let found = found.unwrap();
-        assert_eq!((found.name.as_str(), found.state.pid), ("/web", 4_711));
+        assert_eq!((found.id.as_str(), found.name.as_str()), ("6f", "/web"));
+        assert_eq!(found.state.pid, 4_711);
         let networks = found.network_settings.networks.unwrap();
         assert_eq!(networks["front"].v4, "172.18.0.2");
         assert_eq!(networks["front"].mac, "02:42:ac:12:00:02");

@@ -54,8 +54,10 @@ pub(super) struct ContainerNetwork {
 #[derive(Debug)]
 pub(super) struct KnownContainer {
     pub(super) engine: Engine,
+    /// Its ID, which stays when the container is renamed.
+    pub(super) id: String,
     pub(super) name: String,
-    /// Its first process.
+    /// Its first process, or 0 if it does not run.
     pub(super) pid: u32,
 }
 
@@ -65,25 +67,19 @@ pub(super) struct KnownContainer {
 /// Blames the user for a container that no engine knows, that does not run or that several engines know; blames the
 /// machine if an engine does not answer or denies access, because it may know the container.
 pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
-    let mut found: Vec<(Engine, u32)> = Vec::new();
+    let mut found: Vec<KnownContainer> = Vec::new();
     let mut refusals = Vec::new();
     for engine in engines("--container")? {
-        match pid(&engine, name) {
+        match known(&engine, name) {
             // Debian's podman-docker is Podman under the name and the socket of Docker.
-            Ok(pid) if found.iter().any(|(_, known)| *known == pid) => {}
-            Ok(pid) => found.push((engine, pid)),
+            Ok(same) if found.iter().any(|known| known.pid == same.pid) => {}
+            Ok(container) => found.push(container),
             Err(why) => refusals.push(format!("{engine}: {why}")),
         }
     }
     let why = match found.as_slice() {
-        [(_, 0)] => "the container is not running".to_owned(),
-        [(engine, pid)] => {
-            return Ok(KnownContainer {
-                engine: engine.clone(),
-                name: name.to_owned(),
-                pid: *pid,
-            });
-        }
+        [KnownContainer { pid: 0, .. }] => "the container is not running".to_owned(),
+        [_] => return Ok(found.remove(0)),
         [] => {
             let why = format!("--container {name}: {}", refusals.join("; "));
             return Err(match refusals.iter().all(|why| is_unknown(why)) {
@@ -92,7 +88,7 @@ pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
             });
         }
         several => {
-            let engines: Vec<String> = several.iter().map(|(of, _)| of.to_string()).collect();
+            let engines: Vec<String> = several.iter().map(|of| of.engine.to_string()).collect();
             format!(
                 "{} both have a container of this name; choose it by --pid",
                 engines.join(" and ")
@@ -120,15 +116,12 @@ pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
             }
         };
         for name in names {
-            match pid(engine, &name) {
-                // Two engines are one if they know the same process.
-                Ok(pid) if all.iter().any(|known| known.pid == pid) => {}
-                Ok(pid @ 1..) => {
-                    let engine = engine.clone();
-                    all.push(KnownContainer { engine, name, pid });
-                }
+            match known(engine, &name) {
                 // A container that has ended since it was listed gets no link.
-                Ok(0) => {}
+                Ok(KnownContainer { pid: 0, .. }) => {}
+                // Two engines are one if they know the same process.
+                Ok(same) if all.iter().any(|known| known.pid == same.pid) => {}
+                Ok(container) => all.push(container),
                 Err(why) if is_unknown(&why) => {}
                 Err(why) => incomplete.push(format!("{engine}: container {name}: {why}")),
             }
@@ -160,22 +153,22 @@ pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
 }
 
 /// The state of a container, as far as its engine says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum ContainerState {
-    /// It runs, and this is its first process.
-    Running(u32),
-    /// It does not run, or the engine does not answer.
-    Stopped,
+    /// The engine knows it.
+    Known(KnownContainer),
+    /// The engine does not answer.
+    Unanswered,
     /// The engine does not know it.
     Removed,
 }
 
-/// Returns the state of the container `name` of `engine`.
-pub(super) fn state_of(engine: &Engine, name: &str) -> ContainerState {
-    match pid(engine, name) {
-        Ok(pid @ 1..) => ContainerState::Running(pid),
+/// Returns the state of the container of `engine` with this ID.
+pub(super) fn state_of(engine: &Engine, id: &str) -> ContainerState {
+    match known(engine, id) {
+        Ok(container) => ContainerState::Known(container),
         Err(why) if is_unknown(&why) => ContainerState::Removed,
-        Ok(0) | Err(_) => ContainerState::Stopped,
+        Err(_) => ContainerState::Unanswered,
     }
 }
 
@@ -212,7 +205,7 @@ pub(crate) fn addresses_of(name: &str) -> Option<Result<Vec<IpAddr>, String>> {
 
 /// Returns the networks of a container that have hardware addresses. There are none if its engine does not say them.
 pub(super) fn networks_of(container: &KnownContainer) -> Vec<ContainerNetwork> {
-    let known = endpoints(&container.engine, &container.name);
+    let known = endpoints(&container.engine, &container.id);
     let (_, endpoints) = known.unwrap_or_default();
     let networks = endpoints.into_iter().filter_map(|(name, endpoint)| {
         let mac = mac(&endpoint.mac)?;
@@ -287,17 +280,38 @@ fn names(engine: &Engine, label: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Returns the first process of a container, which is 0 if the container does not run, or why the engine does not say
-/// that.
-fn pid(engine: &Engine, name: &str) -> Result<u32, String> {
-    match engine {
+/// Returns the container with this name or ID, or why the engine does not say anything about it.
+fn known(engine: &Engine, name: &str) -> Result<KnownContainer, String> {
+    let (pid, id, own) = match engine {
         Engine::Program(program) => {
-            let text = inspect(program, name, "{{.State.Pid}}")?;
-            let what = || format!("printed `{}` instead of a process ID", text.trim());
-            text.trim().parse().map_err(|_| what())
+            let text = inspect(program, name, "{{.State.Pid}} {{.Id}} {{.Name}}")?;
+            let what = || {
+                let text = text.trim();
+                format!("printed `{text}` instead of a process ID, an ID and a name")
+            };
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let [pid, id, own] = words[..] else {
+                return Err(what());
+            };
+            let pid = pid.parse().map_err(|_| what())?;
+            (pid, id.to_owned(), own.to_owned())
         }
-        Engine::Socket { path, .. } => Ok(engine_api::container(path, name)?.state.pid),
-    }
+        Engine::Socket { path, .. } => {
+            let container = engine_api::container(path, name)?;
+            (container.state.pid, container.id, container.name)
+        }
+    };
+    Ok(KnownContainer {
+        engine: engine.clone(),
+        id,
+        name: without_slash(&own),
+        pid,
+    })
+}
+
+/// Returns the name of a container without the slash with which Docker's names begin, because they are paths.
+fn without_slash(name: &str) -> String {
+    name.strip_prefix('/').unwrap_or(name).to_owned()
 }
 
 /// Returns the name of a container, and its addresses by the engine's names of the networks, or why the engine does not say
@@ -320,9 +334,7 @@ fn endpoints(
             (container.name, container.network_settings.networks)
         }
     };
-    // Docker's names are paths.
-    let own = own.strip_prefix('/').unwrap_or(&own).to_owned();
-    Ok((own, endpoints.unwrap_or_default()))
+    Ok((without_slash(&own), endpoints.unwrap_or_default()))
 }
 
 /// Returns a part of what the engine knows of a container, or the engine's words if it knows no such container.

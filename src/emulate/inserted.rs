@@ -74,7 +74,21 @@ impl WanBox {
         for answer in answers {
             match answer {
                 Answer::Back { link, index } => self.insert_again(link, index)?,
-                Answer::Joined { link, network } => {
+                Answer::Renamed { link, name } => {
+                    let former = self.container(link);
+                    if let Some(containers) = &mut self.containers {
+                        containers.rename(link, &name);
+                    }
+                    log(format_args!(
+                        "farwire: container {former} is called {name} now"
+                    ));
+                }
+                Answer::Joined { network: None, .. } => {}
+                Answer::Joined {
+                    link,
+                    network: Some(network),
+                    ..
+                } => {
                     let name = self.container(link);
                     warn(format_args!(
                         "container {name} has joined the network {network}, which gets no link: its packets there are not \

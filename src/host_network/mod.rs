@@ -39,6 +39,7 @@ use self::relay::{Relay, Route, Service};
 use self::resolver::{RESOLV_CONF, Resolver};
 use crate::notes::{note, warn};
 use crate::testbed::EmulatedBed;
+use instruments::endpoint::cannot_listen;
 use instruments::failure::{Blame, Failure};
 use instruments::ping;
 use record::summary::DirectionSummary;
@@ -127,13 +128,10 @@ impl HostNetwork {
         let servers = resolver.as_ref().map_or(&[][..], Resolver::servers);
         let probe = ResolverProbe::start(servers);
         let published = published.iter().map(|published| {
-            let listener = TcpListener::bind(published.at).with_context(|| {
-                format!(
-                    "-p: cannot listen on {} of the host (choose another port)",
-                    published.at
-                )
-            });
-            anyhow::Ok((listener?, *published))
+            let listener = TcpListener::bind(published.at)
+                .map_err(|error| cannot_listen(published.at, error))
+                .context("-p")?;
+            anyhow::Ok((listener, *published))
         });
         let published = published.collect::<Result<_>>().or_machine()?;
         // pasta pings with such a socket.
@@ -299,7 +297,10 @@ fn routes_to_host(
         let v4 = client.run(|| listen(Ipv4Addr::LOCALHOST.into()))?;
         // A kernel without IPv6 has no such address.
         let v6 = client.run(|| listen(Ipv6Addr::LOCALHOST.into()))?.ok();
-        let v4 = v4.with_context(|| format!("--host-port {port}"))?;
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let v4 = v4
+            .map_err(|error| cannot_listen(at, error))
+            .with_context(|| format!("--host-port {port}: the command's localhost"))?;
         // The warning about a service that the command cannot reach comes before the command starts, if possible.
         service.locate();
         let to = Service {

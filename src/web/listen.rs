@@ -11,12 +11,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use instruments::endpoint::cannot_listen;
 use netio::private_dir::PrivateDir;
 
 use super::access::Access;
 use super::own_profiles::{self, OwnProfile};
 use super::tls::{CertificateFiles, Pin, Tls};
 use crate::profile_folders::ProfileFolders;
+
+/// The option whose value says where the API listens.
+pub(crate) const LISTEN: &str = "--listen";
 
 /// The value of `--listen`, and of `--at` of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,11 +98,11 @@ impl Listen {
         if let Self::Tcp(address) = self {
             ensure!(
                 address.ip().is_loopback(),
-                "--listen {address}: anyone who reaches this address could read the records: listen on 127.0.0.1, [::1] or \
+                "{LISTEN} {address}: anyone who reaches this address could read the records: listen on 127.0.0.1, [::1] or \
                  unix:PATH, and reach it through ssh -L"
             );
         }
-        self.open(Access::default(), None)
+        self.open(LISTEN, Access::default(), None)
     }
 
     /// Opens the socket as [`Listen::open`] does. For a loopback address, which every user of this
@@ -116,10 +120,10 @@ impl Listen {
                 let (access, token) = Access::generate()?;
                 Ok(Listening {
                     token: Some(token),
-                    ..self.open(access, certificate)?
+                    ..self.open(LISTEN, access, certificate)?
                 })
             }
-            _ => self.open(access, certificate),
+            _ => self.open(LISTEN, access, certificate),
         }
     }
 
@@ -133,7 +137,7 @@ impl Listen {
         let mut number = 1;
         loop {
             let path = dir.path().join(socket_name(name, number));
-            let opened = Self::Unix(path.clone()).open(access.clone(), None);
+            let opened = Self::Unix(path.clone()).open(LISTEN, access.clone(), None);
             match opened {
                 Err(error) if is_in_use(&error) && number < MOST_WITH_ONE_NAME => number += 1,
                 opened => {
@@ -163,14 +167,15 @@ impl Listen {
         (found.into_iter().map(Self::Unix).collect(), named)
     }
 
-    /// Opens the socket in the network namespace of the calling thread. An address other than
-    /// loopback uses TLS, with this certificate or a generated one.
+    /// Opens the socket, which `option` asks for, in the network namespace of the calling thread. An
+    /// address other than loopback uses TLS, with this certificate or a generated one.
     ///
     /// # Errors
     /// Fails if an address other than loopback has no token, if the address is in use or does not
     /// belong to this machine, or if the certificate is invalid.
     pub(crate) fn open(
         &self,
+        option: &str,
         access: Access,
         certificate: Option<&CertificateFiles>,
     ) -> Result<Listening> {
@@ -179,11 +184,12 @@ impl Listen {
                 let is_local = address.ip().is_loopback();
                 ensure!(
                     is_local || access.is_guarded(),
-                    "--listen {address}: anyone who reaches this address could change the link: add a token (--token-file FILE or \
+                    "{option} {address}: anyone who reaches this address could change the link: add a token (--token-file FILE or \
                      FARWIRE_TOKEN), or listen on 127.0.0.1, [::1] or unix:PATH and reach it through ssh -L"
                 );
                 let listener = TcpListener::bind(address)
-                    .with_context(|| format!("cannot listen on {address}"))?;
+                    .map_err(|error| cannot_listen(*address, error))
+                    .with_context(|| option.to_owned())?;
                 listener.set_nonblocking(true)?;
                 let bound = listener.local_addr()?;
                 let tls = match certificate {
@@ -202,11 +208,18 @@ impl Listen {
             Self::Unix(path) => {
                 ensure!(
                     certificate.is_none(),
-                    "--listen {self}: a Unix socket does not use TLS: leave --tls-cert out"
+                    "{option} {self}: a Unix socket does not use TLS: leave --tls-cert out"
                 );
                 remove_stale(path)?;
-                let listener =
-                    UnixListener::bind(path).with_context(|| format!("cannot listen on {self}"))?;
+                let listener = UnixListener::bind(path).map_err(|error| {
+                    let why = match error.kind() {
+                        ErrorKind::AddrInUse => format!(
+                            "{option} {self}: another program listens there, or another file has this name: choose another path"
+                        ),
+                        _ => format!("{option}: cannot listen on {self}"),
+                    };
+                    anyhow::Error::from(error).context(why)
+                })?;
                 listener.set_nonblocking(true)?;
                 Ok(Listening {
                     socket: Socket::Unix(listener, SocketFile::of(path)?),
@@ -366,7 +379,7 @@ mod tests {
     fn an_address_beyond_loopback_needs_a_token_and_uses_tls() {
         let open = |address: &str, access: Access| {
             let listen: Listen = address.parse().unwrap();
-            listen.open(access, None)
+            listen.open(LISTEN, access, None)
         };
         let refused = open("0.0.0.0:0", Access::default()).unwrap_err();
         assert!(refused.to_string().contains("--token-file"), "{refused}");
@@ -407,10 +420,23 @@ mod tests {
         // A killed process leaves such a socket.
         drop(UnixListener::bind(&path).unwrap());
         let listen = Listen::Unix(path);
-        let open = || listen.open(Access::default(), None);
+        let open = || listen.open(LISTEN, Access::default(), None);
         let _first = open().unwrap();
-        let refused = format!("{:#}", open().unwrap_err());
-        assert!(refused.contains("in use"), "{refused}");
+        let refused = open().unwrap_err();
+        assert!(is_in_use(&refused), "{refused:#}");
+        let refused = refused.to_string();
+        assert!(refused.starts_with("--listen unix:"), "{refused}");
+        assert!(refused.ends_with("choose another path"), "{refused}");
+    }
+
+    #[test]
+    fn a_port_in_use_is_named_with_its_option_and_the_way_round() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = taken.local_addr().unwrap();
+        let opened = Listen::Tcp(at).open("--metrics", Access::default(), None);
+        let refused = format!("{:#}", opened.unwrap_err());
+        let words = format!("--metrics: another program uses {at}: choose another port");
+        assert!(refused.starts_with(&words), "{refused}");
     }
 
     #[test]
@@ -418,7 +444,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let listen = Listen::Unix(path.clone());
-        let open = || listen.open(Access::default(), None).unwrap();
+        let open = || listen.open(LISTEN, Access::default(), None).unwrap();
         drop(open());
         assert!(!path.exists());
         let first = open();

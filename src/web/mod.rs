@@ -40,7 +40,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use self::access::Access;
 pub(crate) use self::guard::VERSION;
-pub(crate) use self::listen::{Listen, Listening, TOKEN_FRAGMENT};
+pub(crate) use self::listen::{LISTEN, Listen, Listening, TOKEN_FRAGMENT};
 pub(crate) use self::openapi::document;
 pub(crate) use self::records::{Records, path_segment};
 pub(crate) use self::tls::{CertificateFiles, Pin};

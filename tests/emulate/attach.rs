@@ -372,7 +372,8 @@ fn a_start_that_fails_after_the_pair_is_made_leaves_the_network_as_it_was() -> R
     let mut emulate = farwire();
     emulate.args(["emulate", "--pid", &own.pid().to_string()]);
     emulate.args(["--listen", &taken.local_addr()?.to_string()]);
-    let said = ends_with(&run_in(&bridged.host, &mut emulate)?, 2, "cannot listen on")?;
+    let words = format!("--listen: another program uses {}", taken.local_addr()?);
+    let said = ends_with(&run_in(&bridged.host, &mut emulate)?, 2, words)?;
     ensure!(!said.contains("has died"), "{said}");
     ensure!(bridged.state()? == state, "something is left behind");
     Ok(())

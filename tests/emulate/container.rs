@@ -42,26 +42,9 @@ impl Podman {
         let wrapper = podman.bin().join("podman");
         fs::write(&wrapper, script)?;
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
-        podman.import()?;
+        let archive = archive_of_tools(podman.dir.path())?;
+        podman.podman(&format!("import {} tools", archive.display()))?;
         Ok(podman)
-    }
-
-    /// Makes the image `tools` of a busybox that needs no libraries.
-    fn import(&self) -> Result<()> {
-        let tree = self.dir.path().join("tree/bin");
-        fs::create_dir_all(&tree)?;
-        fs::copy(which::which("busybox")?, tree.join("busybox"))?;
-        for tool in ["sleep", "ping"] {
-            symlink("busybox", tree.join(tool))?;
-        }
-        let archive = self.dir.path().join("tree.tar");
-        let mut tar = Command::new("tar");
-        tar.args(["-c", "-C"])
-            .arg(self.dir.path().join("tree"))
-            .arg("-f");
-        process::succeeds(tar.arg(&archive).arg("."))?;
-        let archive = archive.display().to_string();
-        self.podman(&format!("import {archive} tools")).map(drop)
     }
 
     /// Starts a container of this name on `network`.
@@ -218,6 +201,26 @@ fn a_container_that_cannot_get_a_link_is_refused_and_one_that_is_removed_ends_it
 }
 
 #[test_support::test(Podman)]
+fn a_container_that_is_renamed_and_starts_again_keeps_its_link() -> Result<()> {
+    let podman = Podman::start()?;
+    podman.run("web", "bridge")?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(podman.farwire(), &podman.host, line)?;
+    podman.podman("rename web shop")?;
+    podman.podman("stop --time 0 shop")?;
+    wan.await_line("is gone: waiting for container web")?;
+    wan.await_line("container web is called shop now")?;
+    podman.podman("start shop")?;
+    wan.await_line("container shop is back: its link is inserted at")?;
+    let shop = podman.address("shop")?;
+    let mut ping = Command::new("ping");
+    let output = succeeds_in(&podman.host, ping.args(["-q", "-c", "3", &shop]))?;
+    let least = least_rtt_ms(&stdout(&output))?;
+    ensure!(least >= 40.0, "{least} ms");
+    wan.stop().map(drop)
+}
+
+#[test_support::test(Podman)]
 fn a_network_that_a_container_joins_is_named_and_one_that_it_leaves_ends_no_other_link()
 -> Result<()> {
     let podman = Podman::start()?;
@@ -285,6 +288,22 @@ fn without_podman_on_path_its_socket_is_asked() -> Result<()> {
     service.kill()?;
     service.wait()?;
     tried
+}
+
+/// Writes the tree of an image into the directory `tree` of `dir`, with a busybox that needs no libraries. Returns the archive
+/// of it.
+pub(super) fn archive_of_tools(dir: &Path) -> Result<PathBuf> {
+    let (tree, archive) = (dir.join("tree"), dir.join("tree.tar"));
+    let bin = tree.join("bin");
+    fs::create_dir_all(&bin)?;
+    fs::copy(which::which("busybox")?, bin.join("busybox"))?;
+    for tool in ["sleep", "ping"] {
+        symlink("busybox", bin.join(tool))?;
+    }
+    let mut tar = Command::new("tar");
+    tar.args(["-c", "-C"]).arg(&tree).arg("-f");
+    process::succeeds(tar.arg(&archive).arg("."))?;
+    Ok(archive)
 }
 
 /// Returns the arguments of `farwire emulate` that the guide shows.

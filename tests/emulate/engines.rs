@@ -20,7 +20,8 @@ use super::attach::{Bridged, Container};
 use test_support::process::{self, ends_with, farwire, has, ip, run_in, stdout, wait_for};
 use test_support::wan_box::WanBox;
 
-/// A directory with programs that answer as container engines do.
+/// A directory with programs that answer as container engines do. They print the process, the ID and the name of a
+/// container, whose ID is its name unless a test needs another one.
 struct Engines {
     dir: TempDir,
 }
@@ -86,7 +87,7 @@ fn web() -> Result<(Bridged, Container, Engines)> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;
     let engines = Engines::new()?;
-    engines.add("podman", &format!("echo {}", own.pid()))?;
+    engines.add("podman", &format!("echo {} web web", own.pid()))?;
     Ok((bridged, own, engines))
 }
 
@@ -99,7 +100,7 @@ fn a_container_that_restarts_is_attached_again_and_one_that_is_removed_ends_its_
     let file = engines.dir.path().join("pid");
     let answer = |pid: &str| fs::write(&file, pid);
     answer(&own.pid().to_string())?;
-    let reads = format!("read pid < {}; echo $pid", file.display());
+    let reads = format!("read pid < {}; echo $pid web web", file.display());
     engines.add("podman", &reads)?;
     let line = "--container web --delay 20ms";
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
@@ -144,7 +145,7 @@ fn without_the_program_of_an_engine_its_socket_is_asked_also_after_a_restart() -
     engines.serve(move |target| {
         let pid = answered.load(Ordering::Relaxed);
         match target {
-            "/containers/web/json" if pid != REMOVED => Some(format!(
+            "/containers/web/json" | "/containers/6f/json" if pid != REMOVED => Some(format!(
                 r#"{{"Id": "6f", "Name": "/web", "State": {{"Running": {}, "Pid": {pid}}},
                     "NetworkSettings": {{"Networks": {{"front": {{"IPAddress": "10.9.0.2", "GlobalIPv6Address": "",
                     "MacAddress": "{mac}"}}}}}}}}"#,
@@ -178,6 +179,53 @@ fn without_the_program_of_an_engine_its_socket_is_asked_also_after_a_restart() -
     drop(own);
     let (status, said) = wan.end()?;
     has(&said, "container web was removed, and with it the network")?;
+    ensure!(status.code() == Some(1), "{status}: {said}");
+    Ok(())
+}
+
+/// Another container has its former name.
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn a_container_that_is_renamed_keeps_its_link_and_is_named_by_its_new_name() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let (own, neighbour) = (bridged.connect(2)?, bridged.connect(3)?);
+    let (pid, other) = (own.pid(), neighbour.pid());
+    let text = ip(&own.ns, "-brief link show eth0")?;
+    let mac = text.split_whitespace().nth(2).context("no address")?;
+    let engines = Engines::new()?;
+    let knows = |names: &str| {
+        let script = format!(
+            r#"
+            case "$*" in
+                *Networks*" -- 6f")
+                    echo '/any {{"front": {{"MacAddress": "{mac}"}}, "back": {{"MacAddress": "02:00:00:00:00:05"}}}}';;
+                {names}
+                *) echo 'Error: no such container' >&2; exit 125;;
+            esac"#
+        );
+        engines.add("podman", &script)
+    };
+    knows(&format!(r#"*" -- web") echo {pid} 6f web;;"#))?;
+    let line = "--container web --delay 20ms";
+    let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
+    knows(&format!(
+        r#"*" -- 6f") echo {pid} 6f shop;; *" -- web") echo {other} 70 web;;"#
+    ))?;
+    ip(&bridged.host, "link del veth2")?;
+    wan.await_line("veth2 is gone: waiting for container web")?;
+    wan.await_line("container web is called shop now")?;
+    bridged.join(&own, 2)?;
+    wan.await_line("container shop is back: its link is inserted at veth2")?;
+    let least = bridged.least_rtt_ms()?;
+    ensure!(least >= 40.0, "{least} ms");
+    let peer = format!("peer name eth1 address 02:00:00:00:00:05 netns {pid}");
+    ip(&bridged.host, &format!("link add veth5 type veth {peer}"))?;
+    ip(&bridged.host, "link set veth5 master br0 up")?;
+    ip(&own.ns, "link set eth1 up")?;
+    wan.await_line("`farwire emulate --container shop --network back` inserts a link there")?;
+    knows("")?;
+    ip(&bridged.host, "link del veth2")?;
+    let (status, said) = wan.end()?;
+    has(&said, "container shop was removed, and with it the network")?;
     ensure!(status.code() == Some(1), "{status}: {said}");
     Ok(())
 }
@@ -258,7 +306,7 @@ fn a_network_that_a_container_joins_is_named_and_one_that_it_leaves_ends_no_othe
         case "$*" in
             *Networks*)
                 echo '/web {{"front": {{"MacAddress": "{mac}"}}, "back": {{"MacAddress": "02:00:00:00:00:05"}}}}';;
-            *) echo {pid};;
+            *) echo {pid} web web;;
         esac"#
     );
     engines.add("podman", &knows_networks)?;
@@ -336,7 +384,7 @@ fn without_the_helper_that_watches_containers_a_link_goes_on_until_its_interface
 fn a_signal_before_the_link_is_inserted_leaves_no_pair_behind() -> Result<()> {
     let (bridged, own, engines) = web()?;
     let state = bridged.state()?;
-    let interrupts = format!("kill -INT $PPID; echo {}", own.pid());
+    let interrupts = format!("kill -INT $PPID; echo {} web web", own.pid());
     engines.add("podman", &interrupts)?;
     let mut emulate = engines.farwire();
     emulate.args(["emulate", "--container", "web"]);
@@ -357,16 +405,17 @@ fn a_container_is_found_by_its_name_and_a_namespace_by_its_path() -> Result<()> 
         run_in(&bridged.host, &mut command)
     };
     ends_with(&emulate()?, 3, "neither podman nor docker")?;
-    let asked = "test \"$*\" = 'container inspect --format {{.State.Pid}} -- web' || exit 9";
+    let format = "{{.State.Pid}} {{.Id}} {{.Name}}";
+    let asked = format!("test \"$*\" = 'container inspect --format {format} -- web' || exit 9");
     engines.add("docker", "echo 'no such container: web' >&2; exit 1")?;
     ends_with(&emulate()?, 2, "docker: no such container: web")?;
     // The one that does not answer may know the container.
     let denied = "permission denied while trying to connect to the Docker daemon socket";
     engines.add("podman", &format!("echo '{denied}' >&2; exit 1"))?;
     ends_with(&emulate()?, 3, denied)?;
-    engines.add("podman", &format!("{asked}; echo 0"))?;
+    engines.add("podman", &format!("{asked}; echo 0 web web"))?;
     ends_with(&emulate()?, 2, "is not running")?;
-    engines.add("docker", &format!("{asked}; echo {}", own.pid()))?;
+    engines.add("docker", &format!("{asked}; echo {} 6f /web", own.pid()))?;
     ends_with(&emulate()?, 2, "podman and docker both")?;
     let path = format!("/proc/{}/ns/net", own.pid());
     let wan = WanBox::start_at(
@@ -392,9 +441,9 @@ side
 db
 ';;
             "ps "*) ;;
-            *" -- web") echo {};;
-            *" -- side") echo {};;
-            *" -- db") echo {};;
+            *" -- web") echo {} web web;;
+            *" -- side") echo {} side side;;
+            *" -- db") echo {} db db;;
         esac"#,
         web.pid(),
         side.pid(),
@@ -444,7 +493,7 @@ fn a_labelled_container_about_which_an_engine_does_not_answer_is_named() -> Resu
         case "$*" in
             "ps --filter label=app=shop "*) echo web; echo db; echo former;;
             "ps "*) echo db;;
-            *" -- web") echo {pid};;
+            *" -- web") echo {pid} web web;;
             *" -- db") echo 'Error: database is locked' >&2; exit 125;;
             *) echo 'Error: no such container' >&2; exit 125;;
         esac"#
@@ -477,8 +526,8 @@ fn a_labelled_container_without_an_end_here_is_skipped_unless_no_other_is_left()
         case "$*" in
             "ps --filter label=app=shop "*) echo alone; echo web;;
             "ps "*) echo alone;;
-            *" -- web") echo {};;
-            *" -- alone") echo {};;
+            *" -- web") echo {} web web;;
+            *" -- alone") echo {} alone alone;;
         esac"#,
         web.pid(),
         alone.pid()
@@ -505,7 +554,7 @@ fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Resu
     let engines = Engines::new()?;
     for (engine, container) in ["podman", "docker"].into_iter().zip(&containers) {
         let pid = container.pid();
-        let knows_web = format!("case $1 in ps) echo web;; *) echo {pid};; esac");
+        let knows_web = format!("case $1 in ps) echo web;; *) echo {pid} web web;; esac");
         engines.add(engine, &knows_web)?;
     }
     let line = "--label app=shop --delay 1ms";
@@ -517,7 +566,8 @@ fn containers_of_two_engines_that_have_one_name_get_links_of_two_names() -> Resu
     let pid = third.pid();
     let (web, other) = (containers[0].pid(), "web-docker");
     let knows_two = format!(
-        "case \"$*\" in ps*) echo web; echo {other};; *{other}) echo {pid};; *) echo {web};; esac"
+        "case \"$*\" in ps*) echo web; echo {other};; *{other}) echo {pid} {other} {other};; \
+         *) echo {web} web web;; esac"
     );
     engines.add("podman", &knows_two)?;
     let mut wan = WanBox::start_at(engines.farwire(), &bridged.host, line)?;
@@ -551,7 +601,7 @@ fn a_network_has_the_name_that_the_engine_gives_it_and_a_service_that_of_compose
             "ps --filter label=com.docker.compose.service=shop --format "*) echo web;;
             *"{{{{json .NetworkSettings.Networks}}}} -- web")
                 echo '/web {{"front": {{"MacAddress": "{mac}"}}, "lost": {{"MacAddress": "02:00:00:00:00:09"}}}}';;
-            *" -- web") echo {};;
+            *" -- web") echo {} web /web;;
         esac"#,
         own.pid()
     );
@@ -586,7 +636,7 @@ fn a_process_here_is_not_taken_for_the_container_of_an_engine_elsewhere() -> Res
         case "$*" in
             "ps "*) echo web;;
             *"{{{{json .NetworkSettings.Networks}}}} -- web") echo '/web {{"front": {{"MacAddress": "02:00:00:00:00:09"}}}}';;
-            *" -- web") echo {};;
+            *" -- web") echo {} web /web;;
         esac"#,
         own.pid()
     );

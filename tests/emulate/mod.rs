@@ -3,6 +3,7 @@
 mod attach;
 mod capture;
 mod container;
+mod docker;
 mod engines;
 mod frames;
 mod host;

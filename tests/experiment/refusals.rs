@@ -122,7 +122,7 @@ fn bad_input_ends_with_2_and_one_line() -> Result<()> {
     for (arguments, cause) in [
         (
             &["serve", "--bind", "127.0.0.1", "--http-port", port][..],
-            "another program uses",
+            "--http-port: another program uses",
         ),
         (&["measure", "http", "ftp://127.0.0.1/"], "http://HOST"),
         (&["report", "Cargo.toml"], "not a farwire record"),

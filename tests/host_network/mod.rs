@@ -372,7 +372,7 @@ fn a_host_that_lacks_something_is_refused_with_the_way_round() -> Result<()> {
     let taken = own.run(|| TcpListener::bind("127.0.0.1:0"))??;
     let at = taken.local_addr()?.port();
     let port = format!("{at}:80");
-    let words = format!("cannot listen on 127.0.0.1:{at} of the host");
+    let words = format!("-p: another program uses 127.0.0.1:{at}: choose another port");
     refused(own, &["-p", port.as_str()], None, &words)?;
     refused(own, &["-p", "80"], None, "such as 8080:80")?;
     let mut command = farwire_unprivileged()?;

@@ -303,17 +303,24 @@ fn listening(
         bind_interface(&socket, name)?;
     }
     let at = SocketAddr::new(address, port);
-    open(&socket, at).map_err(|error| match error.kind() {
+    open(&socket, at).map_err(|error| cannot_listen(at, error))?;
+    Ok(socket)
+}
+
+/// Returns the error of a program that cannot listen at `at`, with the way round.
+pub fn cannot_listen(at: SocketAddr, error: io::Error) -> Error {
+    match error.kind() {
         io::ErrorKind::AddrInUse => Error::Input(format!(
-            "another program uses {at}: choose another port, or end that program"
+            "another program uses {at}: choose another port, or end that program, which `sudo ss -lntup 'sport = :{}'` \
+             shows",
+            at.port()
         )),
         io::ErrorKind::PermissionDenied => Error::from(error).during(format!(
             "{at}: a port below {} needs CAP_NET_BIND_SERVICE: choose another port",
             first_free_port()
         )),
         _ => Error::from(error).during(format!("cannot listen on {at}")),
-    })?;
-    Ok(socket)
+    }
 }
 
 /// Returns the first port that needs no privilege (ip_unprivileged_port_start in ip(7)).
@@ -327,6 +334,30 @@ pub(crate) fn first_free_port() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_cannot_be_used_is_named_with_the_way_round() {
+        let said = |kind: io::ErrorKind| {
+            let at = SocketAddr::from(([127, 0, 0, 1], 80));
+            format!("{:#}", cannot_listen(at, kind.into()))
+        };
+        let in_use = said(io::ErrorKind::AddrInUse);
+        assert!(
+            in_use.starts_with("another program uses 127.0.0.1:80: choose another port"),
+            "{in_use}"
+        );
+        assert!(
+            in_use.contains("`sudo ss -lntup 'sport = :80'`"),
+            "{in_use}"
+        );
+        let privileged = said(io::ErrorKind::PermissionDenied);
+        assert!(privileged.contains("choose another port"), "{privileged}");
+        let elsewhere = said(io::ErrorKind::AddrNotAvailable);
+        assert!(
+            elsewhere.starts_with("cannot listen on 127.0.0.1:80: "),
+            "{elsewhere}"
+        );
+    }
 
     #[test]
     fn a_host_may_include_a_port() {

@@ -90,12 +90,17 @@ pub fn bind(config: ServeConfig) -> Result<BoundServer> {
     let shared = shared.with_names(config.names);
     let (shared, bind) = (Arc::new(shared), bind.as_ref());
     let share = || Arc::clone(&shared);
+    let http = http::bind(bind, ports.http, share());
+    let messages = messages::bind(bind, ports.messages, share());
+    let iperf3 = iperf3::bind(bind, ports.iperf3, share());
+    let capacity = capacity::bind(bind, ports.capacity, share());
+    let stamp = stamp::bind(bind, ports.stamp, share());
     let services = [
-        http::bind(bind, ports.http, share())?,
-        messages::bind(bind, ports.messages, share())?,
-        iperf3::bind(bind, ports.iperf3, share())?,
-        capacity::bind(bind, ports.capacity, share())?,
-        stamp::bind(bind, ports.stamp, share())?,
+        http.context("the service of --http-port")?,
+        messages.context("the service of --messages-port")?,
+        iperf3.context("the service of --iperf3-port")?,
+        capacity.context("the service of --capacity-port")?,
+        stamp.context("the service of --stamp-port")?,
     ];
     Ok(BoundServer {
         services: services.into(),

@@ -46,6 +46,9 @@ pub enum Need {
     HostNetwork,
     /// Podman with its tools, and the rights to run it with separate storage and to insert links at its containers.
     Podman,
+    /// Docker's daemon and program with their tools, and the rights to run it with separate storage and to insert links at
+    /// its containers.
+    Docker,
     /// A user other than 0 who may run the program under test and create namespaces.
     OrdinaryUser,
     /// A font for the texts of drawings as PNG files.
@@ -390,6 +393,21 @@ impl Need {
                     "podman",
                     "runc",
                     "/usr/lib/podman/netavark",
+                    "iptables",
+                    "busybox",
+                    "ip",
+                    "ping",
+                ];
+                let mut needs = rights.into_iter().chain(tools.map(Self::Tool));
+                needs.find_map(Self::lacking)
+            }
+            Self::Docker => {
+                let rights = [Self::Root, Self::Ingress, Self::Device("bridge")];
+                let tools = [
+                    "dockerd",
+                    "docker",
+                    "containerd",
+                    "runc",
                     "iptables",
                     "busybox",
                     "ip",

@@ -14,7 +14,7 @@ use crate::live::{Keeper, Links, NewLink};
 use crate::notes::{note, warn};
 use crate::profile_folders::ProfileFolders;
 use crate::toml_file::text_of;
-use crate::web::{Access, CertificateFiles, Listen, Listening, WebServer};
+use crate::web::{Access, CertificateFiles, LISTEN, Listen, Listening, WebServer};
 use instruments::failure::{Blame, Failure};
 
 /// The environment variable of the full-access token.
@@ -140,7 +140,7 @@ impl ListenArg {
             if !self.no_token {
                 return listen.open_guarded(access, files.as_ref());
             }
-            let opened = listen.open(access, files.as_ref())?;
+            let opened = listen.open(LISTEN, access, files.as_ref())?;
             if matches!(listen, Listen::Tcp(_)) {
                 warn(format_args!(
                     "--no-token: every user of this machine can change the links at {opened}"

@@ -94,8 +94,9 @@ fn an_unavailable_congestion_control_is_refused() {
 fn a_port_in_use_is_one_clear_error() {
     let first = start(ServeConfig::on_loopback()).unwrap();
     let config = on_port(first.address("http").unwrap().port());
-    let error = start(config).unwrap_err().to_string();
-    assert!(error.contains("another program uses "), "{error}");
+    let error = format!("{:#}", start(config).unwrap_err());
+    let words = "the service of --http-port: another program uses ";
+    assert!(error.starts_with(words), "{error}");
 }
 
 #[test]

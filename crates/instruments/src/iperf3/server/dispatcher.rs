@@ -19,7 +19,7 @@ use crate::error::{Context, Result};
 use netio::stop::{STOP_INTERVAL, Stop};
 use netio::udp::SharedPort;
 
-use crate::endpoint::Local;
+use crate::endpoint::{self, Local};
 use crate::iperf3::control::{ControlChannel, ControlError, ControlResult, MESSAGE_TIMEOUT};
 use crate::iperf3::plan::MOST_STREAMS;
 use crate::iperf3::udp::wire;
@@ -71,12 +71,13 @@ impl Dispatcher {
             _ => None,
         };
         let port = SharedPort::bind(address, interface);
+        let port = port.map_err(|error| endpoint::cannot_listen(address, error));
         Ok(Self {
             shared,
             ending: Arc::default(),
             connections: WaitingTests::default(),
             datagrams: WaitingTests::default(),
-            udp_port: Mutex::new(port.with_context(|| format!("cannot receive UDP on {address}"))?),
+            udp_port: Mutex::new(port.context("UDP")?),
         })
     }
 
