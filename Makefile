@@ -30,7 +30,7 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest and with programs that read or validate the formats and the files for CI, the book, the examples for Rust, and the packages for x86-64
+test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest, with Firefox, QUIC and programs that read or validate the formats and the files for CI, the book, the examples for Rust, and the packages for x86-64
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 	$(CARGO) test --locked --manifest-path examples/rust-tests/Cargo.toml --target-dir target/rust-tests
 	$(MAKE) dist-check ARCHITECTURES=x86_64
@@ -155,7 +155,8 @@ test-tools: toolchain
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install --debug stamp-suite --version 1.0.0 --locked --root target/peers
 	@scripts/python-tools
 
-format-tools:
+format-tools: toolchain
+	@test -x target/peers/bin/geckodriver || $(CARGO) install --debug geckodriver --version 0.37.1 --locked --root target/peers
 	@scripts/format-tools
 
 ci-files:

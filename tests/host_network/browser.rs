@@ -1,17 +1,22 @@
 //! Chromium with its sandbox, and Firefox, on the host's network behind a link, as an ordinary user runs them.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use super::{farwire_of_user_1001, serve_folder};
+use super::{end, farwire_of_user_1001, of_user_1001, serve_folder};
 use crate::page::browser::Browser;
-use test_support::host::{Host, OTHER};
-use test_support::process::{farwire, ip, succeeds};
+use test_support::blocks::{self, Block};
+use test_support::host::{Host, OTHER, serve_text};
+use test_support::powerless;
+use test_support::process::{self, farwire, has, ip, stdout, succeeded, succeeds, succeeds_in};
 use test_support::wan_box::Summary;
 
+const PAGE: &str = "docs/guides/browser.md";
 /// The port of the driver behind the link, and the same one of the host.
 const PORT: &str = "9515";
 /// The title of the page, and the milliseconds from the request to the first byte of the answer, which a round trip precedes.
@@ -93,15 +98,54 @@ fn chromium_in_its_sandbox_loads_pages_through_a_link_that_is_changed_meanwhile(
     tried?
 }
 
+/// Writes `text` to a program that everybody may run.
+fn write_program(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    let everybody = fs::Permissions::from_mode(0o755);
+    Ok(fs::set_permissions(path, everybody)?)
+}
+
 #[test_support::test(
+    All,
+    HostNetwork,
+    Root,
+    OrdinaryUser,
+    Tool("unshare"),
+    Tool("setpriv"),
+    Tool("firefox-esr")
+)]
+fn firefox_with_a_new_profile_opens_a_page_behind_the_link() -> Result<()> {
+    let host = Host::start(false)?;
+    let port = serve_text(host.own(), "127.0.0.1", "shop")?;
+    let directory = tempfile::tempdir()?;
+    let [picture, json] = ["picture.png", "summary"].map(|name| directory.path().join(name));
+    let line =
+        r#"firefox-esr --headless --no-remote --profile "$(mktemp -d)" --screenshot "$0" "$1""#;
+    let mut command = farwire_of_user_1001(directory.path())?;
+    command.args(["exec", "--net", "host", "--rule"]);
+    command.arg(format!("tcp port {port}: delay=5ms"));
+    command.arg("--json").arg(&json);
+    command.args(["--", "sh", "-c", line]).arg(&picture);
+    command.arg(format!("http://host.farwire.internal:{port}/"));
+    succeeds_in(host.own(), &mut command)?;
+    let summary: Summary = serde_json::from_slice(&fs::read(json)?)?;
+    let rules = &summary.up.rules;
+    // These are the packets of a handshake, of a request and of its acknowledgement.
+    let is_asked = rules.len() == 1 && rules[0].delivered >= 4;
+    ensure!(is_asked && picture.is_file(), "{summary:?}");
+    Ok(())
+}
+
+#[test_support::test(
+    All,
     HostNetwork,
     Root,
     OrdinaryUser,
     Tool("unshare"),
     Tool("setpriv"),
     Tool("python3"),
-    Tool("firefox"),
-    Tool("geckodriver")
+    Tool("firefox-esr"),
+    Peer("geckodriver")
 )]
 fn firefox_loads_a_page_through_a_link_that_is_changed_meanwhile() -> Result<()> {
     let host = Host::start(false)?;
@@ -111,17 +155,68 @@ fn firefox_loads_a_page_through_a_link_that_is_changed_meanwhile() -> Result<()>
     let urls = [format!("http://host.farwire.internal:{port}/page.html")];
     let directory = tempfile::tempdir()?;
     let at = format!("unix:{}", directory.path().join("socket").display());
+    let slow = directory.path().join("slow-firefox");
+    let link = format!("--delay 20ms --listen '{at}' -p 2828:localhost:2828");
+    let exec = format!("'{}' exec --net host {link}", process::program());
+    write_program(
+        &slow,
+        &format!("#!/bin/sh\nexec {exec} -- firefox-esr \"$@\"\n"),
+    )?;
     let tried = host.own().run(|| -> Result<()> {
-        let mut driver = farwire_of_user_1001(directory.path())?;
-        driver.args(["exec", "--net", "host", "-p", "4444:localhost:4444"]);
-        driver.args(["--delay", "20ms", "--listen", &at, "--", "geckodriver"]);
-        let browser = Browser::firefox(driver)?;
+        let mut driver = of_user_1001(directory.path(), process::peer("geckodriver"))?;
+        driver.args(["--port=0", "--marionette-port=2828"]);
+        let browser = Browser::firefox(driver, &slow)?;
         opens_pages_while_the_link_changes(&browser, &at, &urls, FIREFOX_ERROR_MS)?;
         browser.end()
     });
-    server.kill()?;
-    server.wait()?;
+    end(&mut server, Signal::SIGKILL)?;
     tried?
+}
+
+/// The test of the page runs as it is, except for the port of its server. It fails unless Firefox waits for a round trip with the delay
+/// that was set, and then with the changed one.
+#[test_support::test(
+    All,
+    HostNetwork,
+    Tool("python3"),
+    Tool("firefox-esr"),
+    Peer("geckodriver"),
+    PythonTool("bin/pytest"),
+    PythonTool("bin/playwright")
+)]
+fn the_pages_test_with_selenium_sees_both_delays_in_firefox() -> Result<()> {
+    let host = Host::start(false)?;
+    let directory = tempfile::tempdir()?;
+    fs::write(directory.path().join("index.html"), "<title>shop</title>")?;
+    let (mut server, port) = serve_folder(host.own(), "127.0.0.1", directory.path())?;
+    let page = process::root().join(PAGE);
+    let blocks = blocks::of(PAGE, &fs::read_to_string(page)?)?;
+    for name in ["slow-firefox", "test_firefox.py"] {
+        let is_this = |block: &&Block| block.file.as_deref() == Some(name);
+        let block = blocks.iter().find(is_this);
+        let block = block.with_context(|| format!("{PAGE} has no {name}"))?;
+        let text = block.text.replace(":8000/", &format!(":{port}/"));
+        write_program(&directory.path().join(name), &text)?;
+    }
+    let geckodriver = process::peer("geckodriver");
+    let programs = [Path::new(process::program()), geckodriver.as_path()];
+    let folders = programs.into_iter().filter_map(Path::parent);
+    let usual = std::env::var_os("PATH").unwrap_or_default();
+    let folders = folders
+        .map(Path::to_path_buf)
+        .chain(std::env::split_paths(&usual));
+    let path = std::env::join_paths(folders)?;
+    let mut pytest = powerless::plain_user(process::python_tool("bin/pytest"))?;
+    pytest
+        .args(["-q", "-p", "no:cacheprovider", "test_firefox.py"])
+        .current_dir(directory.path())
+        .env("PATH", path)
+        .env("PYTHONPATH", process::root().join("python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("HOME", directory.path());
+    let output = process::run_in(host.own(), &mut pytest);
+    end(&mut server, Signal::SIGKILL)?;
+    has(&stdout(&succeeded(output?)?), "1 passed")
 }
 
 /// The function `gathered` returns the description of `peer` with all its addresses.

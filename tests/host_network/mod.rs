@@ -1,8 +1,10 @@
 //! With `--net host`, the command reaches what the host reaches, through the link.
 
 mod browser;
+mod quic;
 mod soak;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -474,16 +476,21 @@ fn exec(host: &Host, options: &[&str], line: &str) -> Result<Output> {
     process::run_in(host.own(), &mut command)
 }
 
-/// Returns the program under test as user 1001 runs it, whose home is `directory`. On a machine where the device of taps
-/// belongs to root alone, as it does without udev, the user gets one for everybody.
+/// Returns the program under test as user 1001 runs it, whose home is `directory`.
 fn farwire_of_user_1001(directory: &Path) -> Result<Command> {
+    of_user_1001(directory, process::program())
+}
+
+/// Returns a program as user 1001 runs it, whose home is `directory`. On a machine where the device of taps belongs to root
+/// alone, as it does without udev, the user gets one for everybody.
+fn of_user_1001(directory: &Path, program: impl AsRef<OsStr>) -> Result<Command> {
     const USER: u32 = 1001;
     let script = "mknod $0/tun c 10 200 && chmod 666 $0/tun && mount --bind $0/tun /dev/net/tun && \
                   exec setpriv --reuid 1001 --regid 1001 --clear-groups \"$@\"";
     chown(directory, Some(USER), Some(USER))?;
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]);
-    command.arg(directory).arg(process::program());
+    command.arg(directory).arg(program);
     command.env("HOME", directory).env("TMPDIR", directory);
     Ok(command)
 }

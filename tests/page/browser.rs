@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -44,9 +45,9 @@ impl Browser {
         Self::with(command, &capabilities(downloads, arguments))
     }
 
-    /// Starts a geckodriver, which prints its port on the loopback, and Firefox.
-    pub(crate) fn firefox(command: Command) -> Result<Self> {
-        let options = json!({ "args": ["-headless"] });
+    /// Starts a geckodriver, which prints its port on the loopback, and `program`, which is Firefox or starts it.
+    pub(crate) fn firefox(command: Command, program: &Path) -> Result<Self> {
+        let options = json!({ "args": ["-headless"], "binary": program });
         let wanted =
             json!({ "capabilities": { "alwaysMatch": { "moz:firefoxOptions": options } } });
         Self::with(command, &wanted)
@@ -177,15 +178,17 @@ impl Drop for Browser {
 /// Reads the port on which a driver says that it listens.
 fn port_of(driver: &mut Child) -> Result<u16> {
     let stdout = driver.stdout.take().context("no output")?;
-    for line in BufReader::new(stdout).lines() {
-        let line = line?;
+    let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+    let port = lines.find_map(|line| {
         let of_chromium = line.strip_prefix("ChromeDriver was started successfully on port ");
         let of_firefox = line.split_once("Listening on 127.0.0.1:");
-        if let Some(port) = of_chromium.or(of_firefox.map(|(_, port)| port)) {
-            return Ok(port.trim_end_matches('.').parse()?);
-        }
-    }
-    anyhow::bail!("the driver of a browser ended before it listened")
+        let port = of_chromium.or(of_firefox.map(|(_, port)| port))?;
+        Some(port.trim_end_matches('.').to_owned())
+    });
+    // geckodriver prints later, too, and panics if nobody reads.
+    thread::spawn(move || lines.for_each(drop));
+    let port = port.context("the driver of a browser ended before it listened")?;
+    Ok(port.parse()?)
 }
 
 /// A headless Chromium that contacts nothing by itself, with these further arguments.

@@ -66,7 +66,7 @@ pub fn take_usual_signals() -> Result<()> {
     Err(anew.exec()).context("env")
 }
 
-/// Returns the path at which `make test-tools` builds the peer `name`.
+/// Returns the path at which `make test-tools` or `make format-tools` builds the program `name`.
 pub fn peer(name: &str) -> PathBuf {
     root().join("target/peers/bin").join(name)
 }

@@ -30,11 +30,11 @@ const SLOWEST: usize = 20;
 pub enum Need {
     /// A program in the path.
     Tool(&'static str),
-    /// A peer that `make test-tools` builds.
+    /// A program that `make test-tools` builds, or `make format-tools` if it is for the longest tests.
     Peer(&'static str),
     /// A tool that `make soak-tools` has fetched.
     SoakTool(&'static str),
-    /// A program that reads or validates formats, which `make format-tools` has installed.
+    /// A program or package for the longest tests, most of which read or validate formats, which `make format-tools` has installed.
     FormatTool(&'static str),
     /// A tool for the Python package, which `make test-tools` has installed.
     PythonTool(&'static str),
@@ -358,7 +358,7 @@ impl Need {
             }
             Self::Peer(name) => {
                 let built = process::peer(name).is_file();
-                (!built).then(|| format!("{name} is not built: make test-tools"))
+                (!built).then(|| format!("{name} is not built: make test-tools format-tools"))
             }
             Self::SoakTool(path) => {
                 let fetched = process::soak_tool(path).is_file();
