@@ -171,7 +171,7 @@ fn sender_is_told(link: &str, address: &str) -> Result<()> {
 /// An ICMP checksum covers everything behind the IP header, so every corrupted packet is detected.
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn what_the_link_corrupts_has_a_wrong_checksum(address: &str) -> Result<()> {
-    let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms");
+    let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms -W 1s");
     let script =
         format!("ping -n -c 5 -i 0.02 -W 1 {address}; {probe}; cat /proc/net/snmp /proc/net/snmp6");
     let Run { said, summary, .. } = Run::of("down = { corrupt = '100%' }", &script)?;
@@ -564,7 +564,7 @@ fn a_copy_comes_later(address: &str) -> Result<()> {
 
 #[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
 fn what_is_corrupted_and_repaired_has_a_right_checksum_and_wrong_data(address: &str) -> Result<()> {
-    let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms");
+    let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms -W 1s");
     let script = format!(
         "ping -n -c 5 -i 0.02 -W 1 -s 1000 -p ff {address}; {probe}; cat /proc/net/snmp /proc/net/snmp6"
     );

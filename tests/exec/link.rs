@@ -84,7 +84,7 @@ fn a_file_without_conditions_produces_a_warning_and_one_of_another_kind_is_named
 
 #[test_support::test(serial, Namespaces, Tool("ping"))]
 fn losses_lie_in_the_99_9_binomial_interval_and_add_up() -> Result<()> {
-    const COUNT: u64 = 10_000;
+    const COUNT: u64 = 3_000;
     // Only user 0 may send pings this often.
     let pings = Pings::run(
         "--root --loss 10%",

@@ -144,7 +144,7 @@ fn is_absent(result: &Value, link: &str, name: &str, key: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, Namespaces)]
+#[test_support::test(serial, Namespaces, All)]
 fn a_host_that_only_answers_pings_shows_the_round_trip_and_no_rate() -> Result<()> {
     let hidden = "--rate 20mbit --up-delay 10ms --down-delay 30ms";
     let (result, link) = fitted_toward(Some("sleep 600"), hidden, &["--time", "24s"])?;
