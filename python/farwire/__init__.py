@@ -3,7 +3,7 @@
 >>> import farwire
 >>> with farwire.Wan() as wan:                                     # doctest: +SKIP
 ...     wan.set(delay="50ms", loss="1%")
-...     wan.exec(["ping", "-c", "10", "-i", "0.1", wan.server])
+...     wan.exec(["ping", "-c", "10", "-i", "0.2", wan.server])
 ...     wan.assert_met(dropped=True)
 """
 

@@ -51,7 +51,10 @@ def wan(request: pytest.FixtureRequest) -> Generator[Wan, None, None]:
             yield link
     finally:
         if item.stash.get(_failed, False):
-            _keep_log(link, _folder_of(item))
+            try:
+                _keep_log(link, _folder_of(item))
+            except OSError as error:
+                item.add_report_section("teardown", "farwire", f"the log of the link cannot be kept: {error}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,7 +78,9 @@ def pytest_runtest_makereport(
         item.stash[_failed] = True
         folder = _folder_of(item)
         said = [part for number, held in enumerate(link.links, 1) for part in _keep(held, folder, number)]
-        report.sections.append(("farwire", "\n".join([*said, f"more is in {folder}"])))
+        if folder.is_dir():
+            said.append(f"more is in {folder}")
+        report.sections.append(("farwire", "\n".join(said)))
     return report
 
 
@@ -101,12 +106,13 @@ def _keep(held: HeldLink, folder: Path, number: int) -> List[str]:
     """Writes the state of a link, and returns its description."""
     suffix = "" if number == 1 else f"-{number}"
     try:
+        # A link that does not answer any more has a log, which is written later.
+        folder.mkdir(parents=True, exist_ok=True)
         link = held.link
         counters = link.client.request("GET", f"{link.path}/counters")
         history = link.client.request("GET", f"{link.path}/history")
         since_fault = link.client.request("GET", f"{link.path}/counters?since={held.fault.revision}")
         described = held.describe()
-        folder.mkdir(parents=True, exist_ok=True)
         for name, content in (
             ("counters", counters),
             ("counters-since-last-change", since_fault),

@@ -36,7 +36,7 @@ def test_a_test_that_forgets_its_fault_fails_and_leaves_artifacts(suite: pytest.
         def test_forgets(wan):
             with wan.impaired(loss="10%"):
                 pass
-            wan.exec(["ping", "-q", "-c", "2", "-i", "0.05", wan.server])
+            wan.exec(["ping", "-q", "-c", "2", "-i", "0.2", wan.server])
             wan.assert_met(dropped=True)
         """
     )
@@ -98,6 +98,17 @@ def test_an_api_error_is_the_message(suite: pytest.Pytester) -> None:
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*ApiError: PATCH /v1/links/link at unix:*: 422: *delay*"])
     assert (suite.path / "kept").is_dir()
+
+
+def test_a_folder_for_artifacts_that_cannot_be_made_is_no_second_error(suite: pytest.Pytester) -> None:
+    (suite.path / "kept").write_text("this is a file")
+    suite.makepyfile("def test_wrong(wan): wan.set(delay='20')")
+    result = suite.runpytest_subprocess("--farwire-artifacts", "kept")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*the counters of link link cannot be kept: *kept*", "*the log of the link cannot be kept: *kept*"]
+    )
+    result.stdout.no_fnmatch_line("more is in *")
 
 
 def test_a_thread_of_an_earlier_test_starts_no_link(suite: pytest.Pytester) -> None:
@@ -246,7 +257,7 @@ def test_two_sessions_at_the_same_time_have_links_of_their_own(suite: pytest.Pyt
             while not pathlib.Path(other).exists():
                 assert time.monotonic() < end, "the other session has no link"
                 time.sleep(0.02)
-            wan.exec(["ping", "-q", "-c", "2", "-i", "0.05", wan.server])
+            wan.exec(["ping", "-q", "-c", "2", "-i", "0.2", wan.server])
             wan.assert_met(dropped=False)
             assert wan.held.link.state().conditions == {"delay": own}
         """
@@ -271,7 +282,7 @@ def test_workers_of_xdist_have_links_of_their_own(suite: pytest.Pytester) -> Non
         @pytest.mark.parametrize("number", range(8))
         def test_link(wan, number):
             wan.set(delay=f"{number + 1}ms")
-            wan.exec(["ping", "-q", "-c", "2", "-i", "0.05", wan.server])
+            wan.exec(["ping", "-q", "-c", "2", "-i", "0.2", wan.server])
             wan.assert_met(dropped=False)
             assert wan.held.link.state().conditions == {"delay": f"{number + 1}ms"}
         """

@@ -275,18 +275,23 @@ pub(crate) fn reduce_wake_up_delay() {
 /// Gives the calling thread real-time priority (`SCHED_FIFO`), if that is allowed and another core is left for other
 /// threads. Otherwise a box would forward late whenever the machine is busy. Returns whether it did.
 pub(crate) fn run_in_real_time() -> bool {
-    let cores = cpu::available();
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `priority` is a complete sched_param; thread 0 is the calling one.
-    cores > 1 && unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0
+    cpu::available() > 1 && set_policy(libc::SCHED_FIFO, 1)
 }
 
 /// Undoes [`run_in_real_time`].
 fn leave_real_time() {
-    let none = libc::sched_param { sched_priority: 0 };
-    // SAFETY: `none` is a complete sched_param; thread 0 is the calling one.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const none) };
+    set_policy(libc::SCHED_OTHER, 0);
     ask_for_short_slices();
+}
+
+/// Sets the scheduling policy and the priority of the calling thread. Returns whether the kernel did. The function
+/// `sched_setscheduler` of musl always fails, because POSIX means processes and Linux threads.
+fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
+    let given = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: the priority is all that the kernel reads of a sched_param; thread 0 is the calling one.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const given) == 0 }
 }
 
 /// Makes the calling thread preempt others when it wakes up, as far as that needs no privilege.
