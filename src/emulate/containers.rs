@@ -529,6 +529,10 @@ mod tests {
         assert!(watcher.unanswered.is_empty());
         watcher.name_network(0, 999);
         assert_eq!(watcher.unanswered.len(), 1);
+        // A program that writes to a closed pipe fails.
+        while !watcher.unanswered.is_empty() {
+            watcher.answers().unwrap();
+        }
         drop(watcher);
         assert!(echo.wait().unwrap().success());
     }
