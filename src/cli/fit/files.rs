@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn packets_of_single_directions_are_compared_with_probes_for_as_many_seconds() {
         let packets = packets(300, 0.1);
-        let held_out = divide(&[packets.clone()], &limits(180.0, true)).held_out;
+        let held_out = divide(std::slice::from_ref(&packets), &limits(180.0, true)).held_out;
         let held_out = held_out.unwrap();
         assert_eq!(held_out.description, "the last 100 of 300 packets");
         let plan = &held_out.plan;
