@@ -30,10 +30,10 @@ demo: build ## the seven WAN cases on an embedded test bed, without root; prints
 test: toolchain test-tools ## every test that this machine allows, but for the longest; what is skipped is named with its cause, and at the end what each suite took
 	CARGO='$(CARGO)' scripts/test
 
-test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest, with Firefox, QUIC and programs that read or validate the formats and the files for CI, the book, the examples for Rust, and the packages for x86-64
+test-all: toolchain test-tools format-tools ci-files docs ## the same with the longest, with Firefox, QUIC and programs that read or validate the formats and the files for CI, the book, the examples for Rust, and the packages
 	CARGO='$(CARGO)' FARWIRE_TEST_ALL=1 scripts/test
 	$(CARGO) test --locked --manifest-path examples/rust-tests/Cargo.toml --target-dir target/rust-tests
-	$(MAKE) dist-check ARCHITECTURES=x86_64
+	$(MAKE) dist-check
 
 check: toolchain deny ## format, circles of imports, prose, links, generated pages, lints, fuzz targets, documentation, licences, advisories where RustSec's database can be fetched
 	$(CARGO) fmt --all --check

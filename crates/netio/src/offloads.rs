@@ -146,7 +146,8 @@ impl Offloads {
         let name = self.request()?.ifr_name;
         let bytes: Vec<u8> = name
             .iter()
-            .map(|byte| byte.cast_unsigned())
+            // Characters of C are signed on x86, and unsigned on Arm.
+            .flat_map(|character| character.to_ne_bytes())
             .take_while(|byte| *byte != 0)
             .collect();
         Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -142,7 +142,8 @@ fn open_tap() -> Result<(File, u32), TunnelOutError> {
     // SAFETY: an ifreq is a name and a union of plain data, for all of which zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(NAME) {
-        *to = from.cast_signed();
+        // Characters of C are signed on x86, and unsigned on Arm.
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_NO_CARRIER;
     request.ifr_ifru.ifru_flags = i16::try_from(flags).expect("flags of 16 bits");
