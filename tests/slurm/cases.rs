@@ -55,7 +55,7 @@ fn twelve_cases_on_three_nodes_one_at_a_time_every_run_once_in_the_joined_record
     Ok(())
 }
 
-#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+#[test_support::test(serial, All, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     // Slurm may still be cleaning up tasks of another test, which do not count here.
@@ -84,7 +84,7 @@ fn a_second_submit_is_refused_and_one_that_was_killed_goes_on_when_started_again
     Ok(())
 }
 
-#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+#[test_support::test(serial, All, Root, Tool("slurmctld"), Tool("munged"))]
 fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     let experiment = Experiment::of(4)?;
     slurm("scontrol update PartitionName=main State=DOWN")?;

@@ -61,7 +61,7 @@ fi
 exec REAL "$@"
 "#;
 
-#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+#[test_support::test(serial, All, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let output = succeeded(with_program(&experiment, FULL)?)?;
@@ -78,7 +78,7 @@ fn a_full_disk_on_one_node_is_named_with_its_shard_which_the_next_array_does() -
     Ok(())
 }
 
-#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+#[test_support::test(serial, All, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_torn_record_a_damaged_one_and_a_deleted_shard_are_done_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     succeeded(run(experiment.submit()?.arg("--detach"))?)?;

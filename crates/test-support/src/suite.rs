@@ -30,7 +30,7 @@ const SLOWEST: usize = 20;
 pub enum Need {
     /// A program in the path.
     Tool(&'static str),
-    /// A program that `make test-tools` builds, or `make format-tools` if it is for the longest tests.
+    /// A peer that `make format-tools` builds.
     Peer(&'static str),
     /// A tool that `make soak-tools` has fetched.
     SoakTool(&'static str),
@@ -358,7 +358,7 @@ impl Need {
             }
             Self::Peer(name) => {
                 let built = process::peer(name).is_file();
-                (!built).then(|| format!("{name} is not built: make test-tools format-tools"))
+                (!built).then(|| format!("{name} is not built: make format-tools"))
             }
             Self::SoakTool(path) => {
                 let fetched = process::soak_tool(path).is_file();
