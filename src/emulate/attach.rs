@@ -15,15 +15,11 @@ use netio::userns;
 use netio::veth::{self, HostEnd};
 
 use super::containers::ContainerEnd;
-use super::engines::{ContainerNetwork, KnownContainer};
+use super::engines::{ContainerNetwork, KnownContainer, ROOTLESS};
 use super::holder::EarlyHolder;
 use super::{Insertion, engines, new_pair};
 use crate::notes::warn;
 use instruments::failure::{Blame, Failure};
-
-/// The command for containers of rootless Podman, whose bridges are in a separate network namespace.
-const ROOTLESS: &str =
-    "run, as the user of the container, `podman unshare --rootless-netns farwire emulate ...`";
 
 /// The reason why an interface inside gets no link, as the end of a sentence about it.
 const NO_PAIR: &str = "is no veth whose other end is on this host, as with macvlan and ipvlan";
@@ -214,7 +210,8 @@ fn ends_in(
         }
         return Err(Failure::bad_input(format!(
             "{target} has no interface whose other end is on this host: with the host's network, macvlan, ipvlan, \
-             slirp4netns or pasta there is none; use a bridge network, or run the program with `farwire exec --net host`"
+             slirp4netns or pasta there is none; start it on a bridge network, such as `podman run --network bridge`, or run \
+             the program with `farwire exec --net host`"
         )));
     }
     let has_address = |end: &HostEnd| networks.iter().any(|of| of.mac == end.mac);

@@ -1,14 +1,14 @@
 //! The containers of inserted links, which may restart or change networks while the box runs.
 //!
 //! A container that restarts gets a new network, and its link must be inserted at a new interface of the host. A confined
-//! box can neither ask a container engine nor enter a network namespace. The helper is this program again, started with
-//! the hidden command `container-watcher` before the box is confined. It reads the containers of all links from the first
-//! line of its standard input, and from each later line a request. The request may be about a link whose interface is gone:
-//! the helper answers when the container has this interface again, or another one in its place, or when the engine does not
-//! know the container any more. Or it is about an interface by which a container has joined a network: the helper answers
-//! with the name of that network, unless a link belongs there. The helper asks an engine by the ID of a container. If the
-//! container has another name than before, the helper tells the box. It ends when its standard input ends, however the box
-//! has ended.
+//! box can neither ask a container engine nor enter a network namespace. The helper is this program again, started with the
+//! hidden command `container-watcher` before the box is confined. It reads the containers of all links from the first line
+//! of its standard input, and from each later line a request. The request may be about a link whose interface is gone: the
+//! helper answers when the container has this interface again, or another one in its place, when it is connected to another
+//! network namespace, or when the engine does not know the container any more. Or it is about an interface by which a
+//! container has joined a network: the helper answers with the name of that network, unless a link belongs there. The helper
+//! asks an engine by the ID of a container. If the container has another name than before, the helper tells the box. It ends
+//! when its standard input ends, however the box has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
@@ -38,7 +38,7 @@ const SELDOM: Duration = Duration::from_secs(5);
 /// The shortest time between two answers about a link: an attempt to insert it that fails changes interfaces, too.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The time for which a container must have another interface in place of that of its link. The interfaces of a container
-/// that starts appear one after the other.
+/// that starts appear one after the other. The same applies to a container in another namespace.
 const SETTLED: Duration = Duration::from_secs(1);
 /// The time after which the helper asks for the name of a network that a container has joined. The engine may note the name
 /// only after it has made the interface.
@@ -82,6 +82,8 @@ pub(super) enum Answer {
     Back { link: usize, index: u32 },
     /// The engine does not know the container of a lost link any more.
     Removed { link: usize },
+    /// The container of a lost link is connected to another network namespace than this one.
+    Elsewhere { link: usize },
     /// The container of this link has another name now.
     Renamed { link: usize, name: String },
     /// The container of this link has joined a network by the host's interface with this number. It is the network of this
@@ -217,7 +219,9 @@ impl ContainerWatcher {
                 continue;
             };
             let is_expected = match &answer {
-                Answer::Back { link, .. } | Answer::Removed { link } => self.lost.remove(link),
+                Answer::Back { link, .. }
+                | Answer::Removed { link }
+                | Answer::Elsewhere { link } => self.lost.remove(link),
                 Answer::Joined { index, .. } => self.unanswered.remove(index),
                 Answer::Renamed { .. } => true,
             };
@@ -266,7 +270,7 @@ pub(crate) fn watch() -> Result<()> {
     let mut lost = BTreeSet::new();
     // The value is when the helper last answered about the link.
     let mut told: BTreeMap<usize, Instant> = BTreeMap::new();
-    // The value is when the helper first found another interface in place of that of the link.
+    // The value is when the helper first found another interface in place of that of the link, or none in this namespace.
     let mut others: BTreeMap<usize, Instant> = BTreeMap::new();
     // The key is the host's interface by which a container has joined a network. The value is a link of the container, and
     // when the box asked.
@@ -341,6 +345,11 @@ fn look(
     };
     let there = NetNs::of_pid(pid).ok()?;
     let all = HostEnd::all_of(&there).ok()?;
+    // Podman without root removes its network namespace with the last container, and makes another one for the next.
+    if all.is_empty() && HostEnd::are_elsewhere(&there).ok()? {
+        let since = others.entry(link).or_insert_with(Instant::now);
+        return (since.elapsed() >= SETTLED).then_some(Answer::Elsewhere { link });
+    }
     let found = place_of(ends, link, &all)?;
     // It may not be a port of its bridge yet.
     found.host.master?;

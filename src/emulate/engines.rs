@@ -12,12 +12,19 @@ use super::engine_program;
 use crate::notes::warn;
 use instruments::failure::Failure;
 
+/// The name of Podman's program.
+const PODMAN: &str = "podman";
+
 /// The engines that know containers: the program, the variable with the address of its API, and the usual socket of its
 /// API for root's containers (podman-system-service(1), dockerd(8)).
 const ENGINES: [(&str, &str, &str); 2] = [
-    ("podman", "CONTAINER_HOST", "/run/podman/podman.sock"),
+    (PODMAN, "CONTAINER_HOST", "/run/podman/podman.sock"),
     ("docker", "DOCKER_HOST", "/var/run/docker.sock"),
 ];
+
+/// The command for containers of rootless Podman, whose bridges are in a separate network namespace.
+pub(super) const ROOTLESS: &str =
+    "run, as the user of the container, `podman unshare --rootless-netns farwire emulate ...`";
 
 /// The reason why no engine is found.
 pub(crate) const ABSENT: &str =
@@ -68,20 +75,26 @@ pub(super) struct KnownContainer {
 /// machine if an engine does not answer or denies access, because it may know the container.
 pub(super) fn named(name: &str) -> Result<KnownContainer, Failure> {
     let mut found: Vec<KnownContainer> = Vec::new();
-    let mut refusals = Vec::new();
+    let (mut refusals, mut is_unknown_to_podman) = (Vec::new(), false);
     for engine in engines("--container")? {
         match known(&engine, name) {
             // Debian's podman-docker is Podman under the name and the socket of Docker.
             Ok(same) if found.iter().any(|known| known.pid == same.pid) => {}
             Ok(container) => found.push(container),
-            Err(why) => refusals.push(format!("{engine}: {why}")),
+            Err(why) => {
+                is_unknown_to_podman |= engine.name() == PODMAN && is_unknown(&why);
+                refusals.push(format!("{engine}: {why}"));
+            }
         }
     }
     let why = match found.as_slice() {
         [KnownContainer { pid: 0, .. }] => "the container is not running".to_owned(),
         [_] => return Ok(found.remove(0)),
         [] => {
-            let why = format!("--container {name}: {}", refusals.join("; "));
+            let mut why = format!("--container {name}: {}", refusals.join("; "));
+            if is_unknown_to_podman {
+                why = or_of_other_user(&why);
+            }
             return Err(match refusals.iter().all(|why| is_unknown(why)) {
                 true => Failure::bad_input(why),
                 false => Failure::machine(why),
@@ -142,6 +155,9 @@ pub(super) fn labelled(label: &str) -> Result<Vec<KnownContainer>, Failure> {
         if !refusals.is_empty() {
             why = format!("{why} ({})", refusals.join("; "));
         }
+        if engines.iter().any(|engine| engine.name() == PODMAN) {
+            why = or_of_other_user(&why);
+        }
         return Err(Failure::bad_input(why));
     }
     for why in refusals.iter().chain(&incomplete) {
@@ -170,6 +186,11 @@ pub(super) fn state_of(engine: &Engine, id: &str) -> ContainerState {
         Err(why) if is_unknown(&why) => ContainerState::Removed,
         Err(_) => ContainerState::Unanswered,
     }
+}
+
+/// Adds to a refusal the command for a container that only the Podman of another user knows.
+fn or_of_other_user(why: &str) -> String {
+    format!("{why}; only its user's Podman knows a container of rootless Podman: {ROOTLESS}")
 }
 
 /// Returns true if an engine refuses because it does not know the container.

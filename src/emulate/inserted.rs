@@ -69,8 +69,10 @@ impl WanBox {
             warn(message);
             return Ok(());
         };
-        // The box would end at a container that was removed, although another one is back.
-        answers.sort_by_key(|answer| matches!(answer, Answer::Removed { .. }));
+        // The box would end at a link that ends, although the container of another one is back.
+        answers.sort_by_key(|answer| {
+            matches!(answer, Answer::Removed { .. } | Answer::Elsewhere { .. })
+        });
         for answer in answers {
             match answer {
                 Answer::Back { link, index } => self.insert_again(link, index)?,
@@ -99,6 +101,13 @@ impl WanBox {
                     let name = self.container(link);
                     self.end_with_last(format!(
                         "container {name} was removed, and with it the network that it belonged to"
+                    ))?;
+                }
+                Answer::Elsewhere { link } => {
+                    let name = self.container(link);
+                    self.end_with_last(format!(
+                        "container {name} is back in another network namespace, as Podman without root makes it after its \
+                         last container has ended: start farwire again in the new one"
                     ))?;
                 }
             }

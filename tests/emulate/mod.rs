@@ -16,6 +16,7 @@ mod overload;
 mod page;
 mod recovery;
 mod refusals;
+mod rootless_podman;
 mod service;
 mod soak;
 mod transparent;
