@@ -151,10 +151,11 @@ toolchain:
 	@scripts/need cc gcc
 
 test-tools: toolchain
-	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus pasta passt slurmctld slurm-wlm munged munge podman podman runc runc /usr/lib/podman/netavark netavark newuidmap uidmap slirp4netns slirp4netns iptables iptables busybox busybox-static git git
+	@scripts/need ping iputils-ping wget wget iperf3 iperf3 iperf iperf nuttcp nuttcp ip iproute2 mandoc mandoc chromium chromium chromedriver chromium-driver parallel parallel curl curl tshark tshark promtool prometheus pasta passt slurmctld slurm-wlm munged munge podman podman runc runc /usr/lib/podman/netavark netavark iptables iptables busybox busybox-static git git
 	@scripts/python-tools
 
 format-tools: toolchain
+	@scripts/need newuidmap uidmap slirp4netns slirp4netns
 	@test -x target/peers/bin/stamp-suite || $(CARGO) install --debug stamp-suite --version 1.0.0 --locked --root target/peers
 	@test -x target/peers/bin/geckodriver || $(CARGO) install --debug geckodriver --version 0.37.1 --locked --root target/peers
 	@scripts/format-tools
