@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use netio::netns::NetNs;
 use socket2::SockRef;
 use tokio::net::{TcpListener as Listener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// The most connections of a relay. Further ones wait until one of them ends.
 const MOST_CONNECTIONS: usize = 1_024;
@@ -20,6 +20,11 @@ const BUFFER: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The interval at which a connection tries to reach a service that does not listen yet.
 const RETRY: Duration = Duration::from_millis(20);
+
+/// The time without data after which a connection ends of which one end has closed its direction. It may have closed the
+/// connection as a whole, which looks the same, and the other end may be gone without a word. The kernel's connection
+/// tracking forgets such a connection after as long (`nf_conntrack_tcp_timeout_fin_wait`).
+const HALF_CLOSED: Duration = Duration::from_secs(120);
 
 /// A port and the service to which its connections are relayed.
 pub(super) struct Route {
@@ -120,7 +125,7 @@ async fn accept(from: Listener, to: Service) {
             Ok((near, _)) => {
                 let to = to.clone();
                 tokio::spawn(async move {
-                    relay(near, to).await;
+                    relay(near, to, HALF_CLOSED).await;
                     drop(place);
                 });
             }
@@ -129,13 +134,18 @@ async fn accept(from: Listener, to: Service) {
     }
 }
 
-/// Relays one connection to its end. If the service cannot be reached, the connection is reset.
-async fn relay(near: TcpStream, to: Service) {
+/// Relays one connection to its end. It is reset if the service cannot be reached, or if one direction has ended and the
+/// other one carries nothing for the time `half_closed`.
+async fn relay(near: TcpStream, to: Service, half_closed: Duration) {
+    let (ended, _) = watch::channel(false);
     let relayed = async {
         let far = connect(&near, &to).await?;
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
-        tokio::try_join!(copy(&near, &far), copy(&far, &near))
+        tokio::try_join!(
+            copy(&near, &far, &ended, half_closed),
+            copy(&far, &near, &ended, half_closed)
+        )
     };
     if relayed.await.is_err() {
         let _ = SockRef::from(&near).set_linger(Some(Duration::ZERO));
@@ -171,13 +181,33 @@ async fn is_gone(near: &TcpStream) -> bool {
     matches!(peeked, Ok(Ok(0) | Err(_)))
 }
 
-/// Copies one direction to its end, and passes the end on.
-async fn copy(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+/// Copies one direction to its end, and passes the end on. The value of `ended` is whether a direction has ended.
+///
+/// # Errors
+/// Reading or writing fails, or the other direction has ended and this one carries nothing for the time `half_closed`.
+async fn copy(
+    from: &TcpStream,
+    to: &TcpStream,
+    ended: &watch::Sender<bool>,
+    half_closed: Duration,
+) -> io::Result<()> {
+    let silence = || async {
+        let mut other = ended.subscribe();
+        // An error means that the sender is gone, which this function borrows.
+        let _ = other.wait_for(|has_ended| *has_ended).await;
+        tokio::time::sleep(half_closed).await;
+    };
     let mut buffer = vec![0; BUFFER];
     loop {
-        from.readable().await?;
+        tokio::select! {
+            readable = from.readable() => readable?,
+            () = silence() => return Err(io::ErrorKind::TimedOut.into()),
+        }
         let len = match from.try_read(&mut buffer) {
-            Ok(0) => return SockRef::from(to).shutdown(Shutdown::Write),
+            Ok(0) => {
+                ended.send_replace(true);
+                return SockRef::from(to).shutdown(Shutdown::Write);
+            }
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(error) => return Err(error),
@@ -211,6 +241,16 @@ mod tests {
 
     /// Accepts connections in the namespace of the test, which needs no privilege for that.
     fn relay_here(from: TcpListener, at: SocketAddr, patience: Duration) -> JoinHandle<()> {
+        relay_for(from, at, patience, HALF_CLOSED)
+    }
+
+    /// Does so with another time for connections of which one end has closed its direction.
+    fn relay_for(
+        from: TcpListener,
+        at: SocketAddr,
+        patience: Duration,
+        half_closed: Duration,
+    ) -> JoinHandle<()> {
         let at = Arc::new(move || at);
         let to = Service { at, patience };
         thread::spawn(move || {
@@ -222,7 +262,7 @@ mod tests {
                 from.set_nonblocking(true).unwrap();
                 let from = Listener::from_std(from).unwrap();
                 let (near, _) = from.accept().await.unwrap();
-                relay(near, to).await;
+                relay(near, to, half_closed).await;
             });
         })
     }
@@ -242,6 +282,20 @@ mod tests {
         near.read_to_string(&mut text).unwrap();
         assert_eq!(text, "questionanswer");
         relayed.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_whose_client_has_ended_is_reset_when_the_service_says_nothing_more() {
+        let ((from, at), (service, to)) = (listener(), listener());
+        let relayed = relay_for(from, to, Duration::ZERO, Duration::from_millis(50));
+        let mut near = Connection::connect(at).unwrap();
+        let (mut far, _) = service.accept().unwrap();
+        near.shutdown(Shutdown::Write).unwrap();
+        let mut text = String::new();
+        assert_eq!(far.read_to_string(&mut text).unwrap(), 0);
+        relayed.join().unwrap();
+        let reset = near.read(&mut [0]).unwrap_err();
+        assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);
     }
 
     #[test]
