@@ -287,11 +287,9 @@ fn leave_real_time() {
 /// Sets the scheduling policy and the priority of the calling thread. Returns whether the kernel did. The function
 /// `sched_setscheduler` of musl always fails, because POSIX means processes and Linux threads.
 fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
-    let given = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: the priority is all that the kernel reads of a sched_param; thread 0 is the calling one.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const given) == 0 }
+    // SAFETY: the kernel's sched_param is the priority alone, also where that of the C library is longer; thread 0 is the
+    // calling one.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 
 /// Makes the calling thread preempt others when it wakes up, as far as that needs no privilege.
