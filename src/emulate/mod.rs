@@ -242,9 +242,9 @@ impl WanBox {
     pub(crate) fn run(mut self) -> Result<Vec<Summary>> {
         let ended = self.watch();
         service_manager::stopping();
-        let summaries = self.running.stop();
+        // Nothing passes an inserted link from here on, until its container is back in the bridge.
+        let summaries = self.running.stop_soon();
         let events: Vec<_> = self.pairs.iter().map(InterfacePair::events).collect();
-        // An inserted link ends as soon as its container is back in the bridge.
         let mut restored = Ok(());
         for pair in self.pairs.iter_mut().filter(|pair| pair.is_inserted()) {
             let container = pair.port_mut(Side::A);
