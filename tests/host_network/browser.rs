@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::{end, farwire_of_user_1001, of_user_1001, serve_folder};
 use crate::page::browser::Browser;
@@ -75,8 +76,7 @@ fn opens_pages_while_the_link_changes(
 )]
 fn chromium_in_its_sandbox_loads_pages_through_a_link_that_is_changed_meanwhile() -> Result<()> {
     let host = Host::start(false)?;
-    let pages = tempfile::tempdir()?;
-    fs::write(pages.path().join("page.html"), "<title>shop</title>")?;
+    let pages = shop("page.html")?;
     let (mut near, near_port) = serve_folder(host.own(), "127.0.0.1", pages.path())?;
     let (mut far, far_port) = serve_folder(host.other(), OTHER[0], pages.path())?;
     let urls = [
@@ -96,6 +96,13 @@ fn chromium_in_its_sandbox_loads_pages_through_a_link_that_is_changed_meanwhile(
         server.wait()?;
     }
     tried?
+}
+
+/// Returns a folder with a page of this name, whose title is `shop`.
+fn shop(name: &str) -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join(name), "<title>shop</title>")?;
+    Ok(folder)
 }
 
 /// Writes `text` to a program that everybody may run.
@@ -149,8 +156,7 @@ fn firefox_with_a_new_profile_opens_a_page_behind_the_link() -> Result<()> {
 )]
 fn firefox_loads_a_page_through_a_link_that_is_changed_meanwhile() -> Result<()> {
     let host = Host::start(false)?;
-    let pages = tempfile::tempdir()?;
-    fs::write(pages.path().join("page.html"), "<title>shop</title>")?;
+    let pages = shop("page.html")?;
     let (mut server, port) = serve_folder(host.own(), "127.0.0.1", pages.path())?;
     let urls = [format!("http://host.farwire.internal:{port}/page.html")];
     let directory = tempfile::tempdir()?;
@@ -186,8 +192,7 @@ fn firefox_loads_a_page_through_a_link_that_is_changed_meanwhile() -> Result<()>
 )]
 fn the_pages_test_with_selenium_sees_both_delays_in_firefox() -> Result<()> {
     let host = Host::start(false)?;
-    let directory = tempfile::tempdir()?;
-    fs::write(directory.path().join("index.html"), "<title>shop</title>")?;
+    let directory = shop("index.html")?;
     let (mut server, port) = serve_folder(host.own(), "127.0.0.1", directory.path())?;
     let page = process::root().join(PAGE);
     let blocks = blocks::of(PAGE, &fs::read_to_string(page)?)?;

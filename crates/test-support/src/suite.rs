@@ -387,35 +387,25 @@ impl Need {
                     let opened = device.read(true).write(true).open("/dev/net/tun");
                     opened.err().map(|why| format!("/dev/net/tun: {why}"))
                 }),
-            Self::Podman => {
-                let rights = [Self::Root, Self::Ingress, Self::Device("bridge")];
-                let tools = [
-                    "podman",
-                    "runc",
-                    "/usr/lib/podman/netavark",
-                    "iptables",
-                    "busybox",
-                    "ip",
-                    "ping",
-                ];
-                let mut needs = rights.into_iter().chain(tools.map(Self::Tool));
-                needs.find_map(Self::lacking)
-            }
-            Self::Docker => {
-                let rights = [Self::Root, Self::Ingress, Self::Device("bridge")];
-                let tools = [
-                    "dockerd",
-                    "docker",
-                    "containerd",
-                    "runc",
-                    "iptables",
-                    "busybox",
-                    "ip",
-                    "ping",
-                ];
-                let mut needs = rights.into_iter().chain(tools.map(Self::Tool));
-                needs.find_map(Self::lacking)
-            }
+            Self::Podman => lacking_for_containers(&[
+                "podman",
+                "runc",
+                "/usr/lib/podman/netavark",
+                "iptables",
+                "busybox",
+                "ip",
+                "ping",
+            ]),
+            Self::Docker => lacking_for_containers(&[
+                "dockerd",
+                "docker",
+                "containerd",
+                "runc",
+                "iptables",
+                "busybox",
+                "ip",
+                "ping",
+            ]),
             Self::OrdinaryUser => {
                 let mut exec = powerless::farwire_of_ordinary_user();
                 let tried = process::succeeds(exec.args(["exec", "--", "true"]));
@@ -461,6 +451,15 @@ impl Need {
             Self::Soak => (!crate::is_soak()).then(|| "only with FARWIRE_SOAK=1".to_owned()),
         }
     }
+}
+
+/// Returns the reason why this machine cannot run containers with these programs and insert links at them, if it cannot.
+fn lacking_for_containers(tools: &[&'static str]) -> Option<String> {
+    let rights = [Need::Root, Need::Ingress, Need::Device("bridge")];
+    let mut needs = rights
+        .into_iter()
+        .chain(tools.iter().copied().map(Need::Tool));
+    needs.find_map(Need::lacking)
 }
 
 fn try_ingress_drop() -> Result<()> {
