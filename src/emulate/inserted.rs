@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use model::Side;
 use netio::iface::Interface;
+use netio::ingress_drop::IngressDrop;
 
 use super::containers::{Answer, ContainerWatcher};
 use super::holder::NOT_MADE;
 use super::pair::InterfacePair;
 use super::{WanBox, attach, port};
+use crate::forward::threads::Forwarders;
 use crate::notes::{log, warn};
 use crate::service_manager;
 use instruments::failure::{Blame, Failure};
@@ -202,16 +204,13 @@ impl WanBox {
 
     /// Inserts a link with these interfaces, which its forwarder does not use yet.
     fn insert(&self, link: usize, pair: InterfacePair) -> Result<InterfacePair, Failure> {
-        let guard = |name: &str| self.guard.take_again(name).or_machine();
-        guard(pair.port(Side::B).name())?;
+        let near = pair.port(Side::B).interface.index;
+        let guarded = self.guard.take_again(pair.port(Side::B).name());
+        guarded.or_machine()?;
         let mut pair = pair.raise()?;
         let (forwarder, number) = self.running.of_link(link);
-        for side in [Side::A, Side::B] {
-            forwarder.rejoin(number, side, pair.port(side).interface.index)?;
-        }
-        // Nothing passes from here on, until the link is inserted.
-        guard(pair.port(Side::A).name())?;
-        pair.insert(INSERT_TIMEOUT)?;
+        forwarder.rejoin(number, Side::B, near)?;
+        insert(&mut pair, link, &self.guard, &self.running, INSERT_TIMEOUT)?;
         Ok(pair)
     }
 
@@ -220,4 +219,22 @@ impl WanBox {
         let containers = self.containers.as_ref();
         containers.map_or_else(String::new, |of| of.container(link).to_owned())
     }
+}
+
+/// Inserts a link, whose forwarder uses side B already, at side A. The new port of the bridge must have its carrier within `timeout`.
+pub(super) fn insert(
+    pair: &mut InterfacePair,
+    link: usize,
+    guard: &IngressDrop,
+    running: &Forwarders,
+    timeout: Duration,
+) -> Result<(), Failure> {
+    pair.prepare_insertion()?;
+    let container = &pair.port(Side::A).interface;
+    // Nothing passes from here on, until the link is inserted. The forwarder has not seen what the host has passed on before, which
+    // would otherwise arrive twice.
+    guard.guard(&[&container.name]).or_machine()?;
+    let (forwarder, number) = running.of_link(link);
+    forwarder.rejoin(number, Side::A, container.index)?;
+    pair.insert(timeout)
 }

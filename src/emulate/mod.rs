@@ -152,7 +152,7 @@ impl WanBox {
         let stop = stop.or(&options.died, EMULATOR_DIED);
         let leases = InterfaceLeases::open().map_err(blame)?;
         let shares = distribute(found.len(), threads);
-        let mut sockets = open(&found, &shares)?;
+        let mut sockets = open(&found, &insertions, &shares)?;
         let containers = insertions.iter();
         let containers = containers.map(|of| of.as_ref()?.container.clone());
         let containers = ContainerWatcher::start(containers.collect())?;
@@ -190,12 +190,10 @@ impl WanBox {
             }
             let confinement = Confinement::begin()?;
             let running = Forwarders::start(place(sockets, &shares, links), shares, options)?;
-            let inserted = pairs.iter_mut().filter(|pair| pair.is_inserted());
-            for pair in inserted {
-                // Nothing passes from here on, until the link is inserted.
-                let taken = guard.guard(&[pair.port(Side::A).name()]);
-                taken.or_machine()?;
-                pair.insert(INSERT_TIMEOUT)?;
+            for (link, pair) in pairs.iter_mut().enumerate() {
+                if pair.is_inserted() {
+                    inserted::insert(pair, link, &guard, &running, INSERT_TIMEOUT)?;
+                }
             }
             let beside = beside(&running)?;
             let sysctls = confinement.complete()?;
@@ -523,11 +521,20 @@ fn needed_descriptors(links: usize, threads: usize, of_records: u64) -> u64 {
     of_links + of_threads + OTHER_DESCRIPTORS + parallel
 }
 
-/// Opens all interfaces, for each thread those of its links.
-fn open(found: &[[Interface; 2]], shares: &[Range<usize>]) -> Result<Vec<Vec<AfPacket>>, Failure> {
+/// Opens all interfaces, for each thread those of its links. On side A of an inserted link it opens the interface that will take the
+/// place of side A in the bridge. It is down, so that nothing arrives before the link is inserted.
+fn open(
+    found: &[[Interface; 2]],
+    insertions: &[Option<Insertion>],
+    shares: &[Range<usize>],
+) -> Result<Vec<Vec<AfPacket>>, Failure> {
+    let names = |([a, b], insertion): (&[Interface; 2], &Option<Insertion>)| {
+        let first = insertion.as_ref().map_or(a, |of| &of.far);
+        [first.name.clone(), b.name.clone()]
+    };
+    let names: Vec<[String; 2]> = found.iter().zip(insertions).map(names).collect();
     let open_share = |share: Range<usize>| {
-        let interfaces = found[share].iter().flatten();
-        let names: Vec<&str> = interfaces.map(|of| of.name.as_str()).collect();
+        let names: Vec<&str> = names[share].iter().flatten().map(String::as_str).collect();
         threads::open(&names).or_machine()
     };
     side_by_side::each(shares.to_vec(), open_share)

@@ -51,6 +51,15 @@ impl InterfacePair {
         })
     }
 
+    /// Prepares the bridge for [`Self::insert`], if the link is to be inserted. Packets pass as before.
+    pub(super) fn prepare_insertion(&mut self) -> Result<(), Failure> {
+        let [a, _] = &mut self.ports;
+        if let (Some((place, far)), Some(lease)) = (&self.insertion, &mut a.lease) {
+            lease.prepare_port(place, far).map_err(blame)?;
+        }
+        Ok(())
+    }
+
     /// Puts the link into the bridge, if it is to be inserted. The new port of the bridge must have its carrier within
     /// `timeout`.
     pub(super) fn insert(&mut self, timeout: Duration) -> Result<(), Failure> {

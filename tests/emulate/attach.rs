@@ -202,6 +202,30 @@ fn both_directions_are_impaired_connections_survive_and_a_neighbour_loses_nothin
 }
 
 #[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
+fn what_the_host_has_passed_on_before_the_insertion_does_not_arrive_again() -> Result<()> {
+    let bridged = Bridged::start()?;
+    let own = bridged.connect(2)?;
+    for conditions in ["--delay 100ms", ""] {
+        let mut ping = Command::new("ping");
+        ping.args(["-q", "-i", "0.01", Bridged::HOST]);
+        ping.stdout(Stdio::piped());
+        let mut ping = own.ns.run(|| ping.spawn())??;
+        let line = format!("--pid {} {conditions}", own.pid());
+        let wan = WanBox::start_at(farwire(), &bridged.host, &line)?;
+        bridged.least_rtt_ms()?;
+        // This fails if the emulator itself has lost a packet.
+        wan.stop()?;
+        kill(Pid::from_raw(ping.id().try_into()?), Signal::SIGINT)?;
+        let mut said = String::new();
+        let stdout = ping.stdout.as_mut().context("no output")?;
+        stdout.read_to_string(&mut said)?;
+        ping.wait()?;
+        ensure!(!said.contains("duplicates"), "{said}");
+    }
+    Ok(())
+}
+
+#[test_support::test(Namespaces, Ingress, Device("bridge"), Tool("ip"), Tool("ping"))]
 fn an_attached_link_is_changed_and_leased_while_connections_stay_open() -> Result<()> {
     let bridged = Bridged::start()?;
     let own = bridged.connect(2)?;

@@ -125,9 +125,19 @@ impl BridgePort {
     /// # Errors
     /// The bridge or the interface is gone, or the kernel refuses.
     pub fn take(&self, index: u32) -> Result<(), InterfaceError> {
+        self.join(index)?;
+        self.set_up(index)
+    }
+
+    /// Makes the interface with the number `index` a port of the bridge with these settings. If it is down, it stays down, and
+    /// no packets pass.
+    ///
+    /// # Errors
+    /// The bridge or the interface is gone, or the kernel refuses.
+    pub(crate) fn join(&self, index: u32) -> Result<(), InterfaceError> {
         let bridge = Interface::find(&self.bridge)?.index;
-        let what = || format!("make interface number {index} a port of {}", self.bridge);
         netlink::call_here(async |handle| {
+            let what = || self.join_description(index);
             let join = LinkUnspec::new_with_index(index).controller(bridge).build();
             handle.link().set(join).execute().await.context(what)?;
             let mut port = LinkBridgePort::new(index);
@@ -140,11 +150,24 @@ impl BridgePort {
         if let Some(vlans) = &self.settings.vlans {
             set_vlans(index, vlans)?;
         }
+        Ok(())
+    }
+
+    /// Sets the interface with the number `index`, which has joined the bridge, up.
+    ///
+    /// # Errors
+    /// It is gone, or the kernel refuses.
+    pub(crate) fn set_up(&self, index: u32) -> Result<(), InterfaceError> {
         netlink::call_here(async |handle| {
             let up = LinkUnspec::new_with_index(index).up().build();
-            handle.link().set(up).execute().await.context(what)
+            let set = handle.link().set(up).execute().await;
+            set.context(|| self.join_description(index))
         })?;
         Ok(())
+    }
+
+    fn join_description(&self, index: u32) -> String {
+        format!("make interface number {index} a port of {}", self.bridge)
     }
 }
 

@@ -282,6 +282,7 @@ impl AfPacket {
         sent: &mut dyn FnMut(usize, io::Result<SendTimes>),
     ) {
         let mut begun = clock::spin_until(not_before);
+        let mut was_down = false;
         for (batch, first) in frames.chunks(BATCH).zip((0..).step_by(BATCH)) {
             let mut done = 0;
             while done < batch.len() {
@@ -294,8 +295,13 @@ impl AfPacket {
                         }
                         done += took;
                         begun = after;
+                        was_down = false;
                     }
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    // The kernel says once that the interface was down since the last call, even if it is up now.
+                    Err(e)
+                        if e.kind() == io::ErrorKind::NetworkDown
+                            && !std::mem::replace(&mut was_down, true) => {}
                     Err(e) => {
                         sent(first + done, Err(e));
                         done += 1;
@@ -438,8 +444,7 @@ impl PortSet for AfPacket {
 
     fn rejoin(&mut self, port: usize, interface: u32) -> io::Result<()> {
         let index = libc::c_int::try_from(interface).map_err(io::Error::other)?;
-        // The way out leads to the interface that no longer exists.
-        let left = self.tunnels.take();
+        let left = self.tunnels.take_if(|of| !of.leads_to(interface));
         self.refused += left.map_or(0, |left| left.refused());
         self.interfaces.replace(port, index);
         self.listen()?;

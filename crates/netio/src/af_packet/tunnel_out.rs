@@ -44,6 +44,8 @@ const OFFLOADS: libc::c_uint = libc::TUN_F_CSUM
 pub(crate) struct TunnelOut {
     tap: File,
     redirect: Redirect,
+    /// The number of the interface.
+    interface: u32,
     is_used: bool,
 }
 
@@ -92,8 +94,14 @@ impl TunnelOut {
         Ok(Self {
             tap,
             redirect,
+            interface: offloads.index(),
             is_used: false,
         })
+    }
+
+    /// Returns whether frames leave by the interface with this number.
+    pub(crate) fn leads_to(&self, interface: u32) -> bool {
+        self.interface == interface
     }
 
     /// Sends a frame of two parts with its header. The kernel drops and counts frames that the interface refuses

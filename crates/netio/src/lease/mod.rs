@@ -359,20 +359,30 @@ impl InterfaceLease {
         Ok(bridge::join(&name, ports)?)
     }
 
-    /// Lets the interface `far` take the place of this one in the bridge for the duration of the lease. It joins the
-    /// bridge first, so that the bridge's other ports are not affected. It gets its carrier within milliseconds if the
-    /// other end of its pair is up; this waits for the carrier until `timeout`.
+    /// Makes the interface `far`, which is down, a port of the bridge in which this interface has the place `place`, with the
+    /// same settings. Nothing changes for packets before [`Self::replace_port`].
     ///
     /// # Errors
-    /// The bridge is gone, the kernel refuses, there is no carrier within `timeout`, or the journal cannot be written.
+    /// The bridge is gone, the kernel refuses, or the journal cannot be written.
+    pub fn prepare_port(&mut self, place: &BridgePort, far: &Interface) -> Result<(), LeaseError> {
+        self.note(ReplacedSetting::Port(place.clone()))?;
+        Ok(place.join(far.index)?)
+    }
+
+    /// Lets the interface `far` take the place of this one in the bridge for the duration of the lease, after
+    /// [`Self::prepare_port`]. It begins to pass packets before this interface leaves, so that the bridge's other ports are not
+    /// affected. It gets its carrier within milliseconds if the other end of its pair is up; this waits for the carrier until
+    /// `timeout`.
+    ///
+    /// # Errors
+    /// The bridge is gone, the kernel refuses, or there is no carrier within `timeout`.
     pub fn replace_port(
         &mut self,
         place: &BridgePort,
         far: &Interface,
         timeout: Duration,
     ) -> Result<(), LeaseError> {
-        self.note(ReplacedSetting::Port(place.clone()))?;
-        place.take(far.index)?;
+        place.set_up(far.index)?;
         wait_running_within(timeout, &[far.name.as_str()])
             .map_err(|_| LeaseError::NoCarrier(far.name.clone()))?;
         Ok(bridge_port::leave(self.offloads.index())?)

@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn few_equal_records_with_many_figures_are_called_worse() {
-        let share = worse(2_000, 50, 1.0, 0.0);
+        let share = worse(500, 50, 1.0, 0.0);
         assert!(share <= 0.06, "{share}");
     }
 
