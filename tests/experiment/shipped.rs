@@ -90,8 +90,8 @@ fn shortened(scenario: &str) -> Result<Table> {
             "http" if sized => toml! { count = 4 },
             "http" => toml! { path = "/seconds/2" duration = "1s" },
             "tcp" | "udp" => toml! { time = "1s" omit = false },
-            "pingpong" => toml! { count = 50 runs = 1 },
-            "blast" => toml! { count = 100 runs = 1 },
+            "pingpong" => toml! { count = 5 runs = 1 },
+            "blast" => toml! { count = 10 runs = 1 },
             "transfer" => toml! { bytes = "128KiB" runs = 1 },
             _ => bail!("say here what is short for `{kind}`"),
         };

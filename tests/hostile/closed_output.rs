@@ -111,7 +111,7 @@ fn no_command_panics_where_its_output_cannot_be_written() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(Namespaces)]
+#[test_support::test(All, Namespaces)]
 fn exec_and_run_end_as_they_would_where_nobody_reads_what_they_say() -> Result<()> {
     let small = Small::of(&[PING, PLAIN])?;
     for sink in SINKS {

@@ -32,7 +32,7 @@ const LONG_HISTORY: usize = 1 << 20;
 const LEASE_S: f64 = 1.0;
 const LONGEST_S: f64 = 3.0;
 
-#[test_support::test(Namespaces)]
+#[test_support::test(All, Namespaces)]
 fn a_history_keeps_to_its_memory_and_a_lease_ends_while_twelve_read_it() -> Result<()> {
     let exec = Exec::start("--delay 1ms")?;
     let step = json!({"at": "1000s", "loss": "1%"});
