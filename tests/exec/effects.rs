@@ -5,10 +5,10 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
-use test_support::FAR_ENDS;
 use test_support::process::{self, has};
 use test_support::suite::{Need, Suite};
 use test_support::wan_box::Summary;
+use test_support::{FAR_ENDS, far_ends_of_effects};
 
 const WGET: [Need; 2] = [Need::Namespaces, Need::Tool("wget")];
 
@@ -130,7 +130,7 @@ impl Run {
     }
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_packet_that_the_link_copies_comes_twice(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -i 0.02 {address}");
     let Run { said, summary, .. } = Run::of("up = { duplicate = '100%' }", &script)?;
@@ -143,7 +143,7 @@ fn a_packet_that_the_link_copies_comes_twice(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_sender_is_told_what_is_too_long(address: &str) -> Result<()> {
     for link in ["[[stages]]\nkind = 'mtu'\nmtu = 1400", "path_mtu = 1400"] {
         sender_is_told(link, address)?;
@@ -169,7 +169,7 @@ fn sender_is_told(link: &str, address: &str) -> Result<()> {
 }
 
 /// An ICMP checksum covers everything behind the IP header, so every corrupted packet is detected.
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn what_the_link_corrupts_has_a_wrong_checksum(address: &str) -> Result<()> {
     let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms -W 1s");
     let script =
@@ -208,7 +208,7 @@ fn wrong_checksums(said: &str, address: &str) -> Result<(u64, u64)> {
     })
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces)]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces)]
 fn bursts_of_losses_are_counted(address: &str) -> Result<()> {
     let script = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
     let link = "[[stages]]\nkind = 'gemodel'\np = '5%'\nr = '30%'\ndirection = 'up'";
@@ -220,7 +220,7 @@ fn bursts_of_losses_are_counted(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces)]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces)]
 fn free_jitter_reorders_and_what_comes_behind_it_keeps_that_order(address: &str) -> Result<()> {
     let script = format!("$farwire measure probe {address} --quiet -c 200 -i 1ms");
     let link = "up = { delay = '10ms', jitter = '8ms,free' }\n\
@@ -240,7 +240,7 @@ fn free_jitter_reorders_and_what_comes_behind_it_keeps_that_order(address: &str)
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces)]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces)]
 fn netem_delays_loses_copies_and_lets_overtake_as_its_options_say(address: &str) -> Result<()> {
     let script = format!("$farwire measure probe {address} --quiet -c 400 -i 1ms");
     let link = "[up]\nnetem = 'limit 500 delay 10ms 8ms loss 5% duplicate 5% reorder 10% gap 2'";
@@ -266,7 +266,7 @@ fn netem_delays_loses_copies_and_lets_overtake_as_its_options_say(address: &str)
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_copy_is_served_by_the_trace_behind_it(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -i 0.02 {address}");
     let link = "up = { duplicate = '100%' }\n\
@@ -282,7 +282,7 @@ fn a_copy_is_served_by_the_trace_behind_it(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_stall_ends_when_its_schedule_has_a_rate(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -i 0.1 -W 10 {address}");
     let link = "[up]\nrate = '0bit'\nqueue = '100pkt'\nschedule = [{ at = '1s', rate = '1mbit' }]";
@@ -310,7 +310,7 @@ fn a_schedule_may_begin_with_the_first_packet() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces)]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces)]
 fn a_packet_rate_lets_packets_leave_one_by_one(address: &str) -> Result<()> {
     let script = format!("$farwire measure probe {address} --quiet -c 20 -i 1ms");
     let run = Run::of("up.pps = '100,queue=100pkt'", &script)?;
@@ -356,7 +356,7 @@ fn marks(host: &str, aqm: &str) -> Result<Summary> {
     Ok(summary)
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn what_a_bucket_holds_passes_at_once(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -s 1400 -i 0.01 {address}");
     let link = format!("up = {{ rate = '100kbit,burst=10kb' }}\n{LONG_ROUND_TRIP}");
@@ -370,7 +370,7 @@ fn what_a_bucket_holds_passes_at_once(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_rate_counts_the_cells_of_a_line(address: &str) -> Result<()> {
     let script = format!("ping -n -c 3 -s 1400 -i 0.1 {address}");
     let link = format!("up = {{ rate = '1mbit', rate_at = 'pppoe-llcsnap' }}\n{LONG_ROUND_TRIP}");
@@ -386,7 +386,7 @@ fn a_rate_counts_the_cells_of_a_line(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_policer_drops_what_exceeds_its_burst_and_its_counts_add_up(address: &str) -> Result<()> {
     // In 50 ms the rate makes room for 63 bytes, which is too little for the second of ten packets.
     let script = format!("ping -n -c 10 -s 1400 -i 0.005 -W 1 {address}; true");
@@ -465,7 +465,7 @@ fn a_gate_opens_when_its_schedule_says_so() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn losses_by_state_number_and_bits_are_those_asked_for(address: &str) -> Result<()> {
     let four_state = "kind = 'four-state'\np13 = '100%'\np31 = '0%'\np32 = '100%'";
     let cases = [
@@ -489,7 +489,7 @@ fn losses_by_state_number_and_bits_are_those_asked_for(address: &str) -> Result<
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn what_can_be_marked_is_not_lost(address: &str) -> Result<()> {
     // One has ECT(0), one has no ECT.
     let script =
@@ -510,7 +510,7 @@ fn what_can_be_marked_is_not_lost(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn packets_overtake_each_other_as_they_should(address: &str) -> Result<()> {
     let ping = format!("ping -n -c 9 -i 0.02 {address}");
     let run = Run::of("up = { delay = '50ms', reorder = '100%,gap=3' }", &ping)?;
@@ -540,7 +540,7 @@ fn packets_overtake_each_other_as_they_should(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn a_copy_comes_later(address: &str) -> Result<()> {
     let script = format!("ping -n -c 5 -i 0.05 {address}");
     let run = Run::of("up = { duplicate = '100%,delay=20ms' }", &script)?;
@@ -562,7 +562,7 @@ fn a_copy_comes_later(address: &str) -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, each(FAR_ENDS), Namespaces, Tool("ping"))]
+#[test_support::test(serial, each(far_ends_of_effects()), Namespaces, Tool("ping"))]
 fn what_is_corrupted_and_repaired_has_a_right_checksum_and_wrong_data(address: &str) -> Result<()> {
     let probe = format!("$farwire measure probe {address} --quiet -c 20 -i 2ms -W 1s");
     let script = format!(

@@ -14,6 +14,9 @@ use test_support::suite::{Need, Suite};
 /// The external tools that the scenarios use.
 const TOOLS: [&str; 5] = ["iperf", "iperf3", "nuttcp", "ping", "wget"];
 
+/// The scenarios that are tried without the long tests, too: that of `make demo`, and one for each external tool.
+const SHORT_FORM: [&str; 3] = ["toffee-mocha.toml", "bc10-router.toml", "tcp-transfer.toml"];
+
 #[test_support::tests]
 fn add(suite: &mut Suite) {
     let folder = fs::read_dir("scenarios").expect("the scenarios that ship");
@@ -26,6 +29,9 @@ fn add(suite: &mut Suite) {
             .into_iter()
             .filter(|tool| text.contains(&format!("tool = \"{tool}\"")));
         let mut needs = vec![Need::Namespaces, Need::CubicForRootOnly];
+        if !SHORT_FORM.iter().any(|name| file.ends_with(name)) {
+            needs.push(Need::All);
+        }
         needs.extend(tools.map(Need::Tool));
         suite.test(
             format!("an unprivileged user can run {}", file.display()),

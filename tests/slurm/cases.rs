@@ -126,7 +126,7 @@ fn without_waiting_status_cancelling_and_going_on() -> Result<()> {
     Ok(())
 }
 
-#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+#[test_support::test(serial, All, Root, Tool("slurmctld"), Tool("munged"))]
 fn cancelled_while_tasks_run_it_goes_on_at_once_when_started_again() -> Result<()> {
     let experiment = Experiment::of(4)?;
     configuration()?;

@@ -27,7 +27,7 @@ fn with_program(experiment: &Experiment, script: &str) -> Result<Output> {
     run(&mut experiment.submit()?)
 }
 
-#[test_support::test(serial, Root, Tool("slurmctld"), Tool("munged"))]
+#[test_support::test(serial, All, Root, Tool("slurmctld"), Tool("munged"))]
 fn a_node_that_cannot_is_left_out_with_its_cause_and_the_others_do_the_runs() -> Result<()> {
     let experiment = Experiment::of(4)?;
     let script = "#!/bin/sh\n[ \"$(hostname)\" != node1 ] || { echo 'no libc' >&2; exit 127; }\nexec REAL \"$@\"\n";

@@ -36,6 +36,12 @@ pub use test_macros::{test, tests};
 /// Addresses of the far end of `farwire exec`.
 pub const FAR_ENDS: [&str; 2] = ["10.77.0.2", "fd77::2"];
 
+/// Returns the addresses of [`FAR_ENDS`] over which the effects are tried: without the long tests only the one of IPv4, because the
+/// effects are the same for both.
+pub fn far_ends_of_effects() -> &'static [&'static str] {
+    if is_all() { &FAR_ENDS } else { &FAR_ENDS[..1] }
+}
+
 /// Returns whether full volumes and durations were requested with `FARWIRE_SOAK=1`.
 pub fn is_soak() -> bool {
     std::env::var_os("FARWIRE_SOAK").is_some_and(|value| value == "1")
