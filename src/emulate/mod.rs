@@ -25,12 +25,15 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use model::Side;
 use netio::AfPacket;
 use netio::bridge_port::BridgePort;
+use netio::cpu;
 use netio::descriptors;
 use netio::iface::{HostUse, Interface, InterfaceError, LinkChange, LinkWatcher};
 use netio::ingress_drop::IngressDrop;
@@ -537,7 +540,21 @@ fn open(
         let names: Vec<&str> = names[share].iter().flatten().map(String::as_str).collect();
         threads::open(&names).or_machine()
     };
-    side_by_side::each(shares.to_vec(), open_share)
+    let open_all = || side_by_side::each(shares.to_vec(), open_share);
+    if insertions.iter().all(Option::is_none) {
+        return open_all();
+    }
+    // The kernel clears the memory of the rings without a pause. A container that runs needs the other processors meanwhile.
+    let open_on_one = || {
+        let first = cpu::allowed().ok().and_then(|all| all.first().copied());
+        // Otherwise the container may wait.
+        let _ = first.map(cpu::run_on);
+        open_all()
+    };
+    thread::scope(|scope| {
+        let opened = scope.spawn(open_on_one).join();
+        opened.unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 #[cfg(test)]
