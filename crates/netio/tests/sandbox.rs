@@ -78,6 +78,8 @@ fn main() -> ExitCode {
         Privilege::None { why } => skipped(name, &why),
         _ => trial(name, || is_fine(&run("an early thread", "nothing")?)),
     });
+    let name = "a thread that has ended and is still in /proc keeps nothing";
+    trials.push(trial(name, || is_fine(&run("an ended thread", "nothing")?)));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -123,7 +125,9 @@ fn confine(confinement: &str, attempt: &str) {
             assert_eq!(in_force.landlock, has_landlock);
         }
         "emulator" => seccomp::install(seccomp::EMULATOR, Threads::All).expect("confined"),
-        _ => return have_an_early_thread(),
+        "an early thread" => return have_an_early_thread(),
+        "an ended thread" => return have_an_ended_thread(),
+        _ => unreachable!("no confinement {confinement}"),
     }
     let attempts = FORBIDDEN.iter().chain(&ALLOWED);
     if let Some((_, attempt)) = attempts.into_iter().find(|(name, _)| *name == attempt) {
@@ -147,6 +151,32 @@ fn have_an_early_thread() {
     assert!(error.to_string().contains("still has CapPrm"), "{error}");
     drop(end);
     assert!(early.join().expect("no panic").is_err());
+}
+
+/// Confines the process in a second thread after the first has ended, which the kernel keeps, as a zombie without a
+/// filter, as long as the process lives. Other threads are in that state for a moment after they were joined.
+fn have_an_ended_thread() {
+    thread::spawn(|| {
+        let status = format!("/proc/self/task/{}/status", std::process::id());
+        let has_ended = || {
+            fs::read_to_string(&status)
+                .expect("its status")
+                .contains("State:\tZ")
+        };
+        while !has_ended() {
+            thread::yield_now();
+        }
+        let in_force = sandbox::confine_far_end(&[], Threads::All);
+        std::process::exit(match in_force {
+            Ok(in_force) if in_force.no_seccomp.is_none() => 0,
+            other => {
+                eprintln!("{other:?}");
+                1
+            }
+        });
+    });
+    // SAFETY: nothing on this thread's stack is used by another thread, and nothing of it has to be dropped.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
 fn start_a_program() {
