@@ -379,7 +379,7 @@ impl TraceSpec {
         if trains > LONGEST_CONTENT / 6 {
             return None;
         }
-        let parts = [trace.opportunities_alone(), trace.steps_alone()];
+        let parts = [trace.full_load(), trace.steps_alone()];
         let mut contents = Vec::new();
         for (key, part) in ["content", "beside"]
             .into_iter()

@@ -72,6 +72,12 @@ impl Trace {
     /// # Errors
     /// Returns an error if the lines of a long trace cannot be read.
     pub fn describe(&self) -> Result<Described, TraceError> {
+        if let Some(rates) = &self.rates {
+            return Ok(Described {
+                delay_ms: self.describe_light()?,
+                ..rates.describe_steps()?
+            });
+        }
         if self.has_opportunities() {
             let rates = self.to_rates(WINDOW.min(self.length()))?;
             let mut stalls = Stalls::default();

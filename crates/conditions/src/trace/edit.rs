@@ -1,11 +1,13 @@
 //! Traces made from other traces: a part of one, scaled, with fewer columns, or as rates in place of opportunities.
 
-use model::{BitsPerSec, Nanos, OPPORTUNITY};
+use model::{BitsPerSec, LIGHT_OPPORTUNITY, Nanos, OPPORTUNITY};
 
 use super::{Builder, Columns, Line, SHORTEST_STEP, Trace, TraceError};
 
 /// A full packet in bits.
 const PACKET_BITS: u128 = OPPORTUNITY.0 as u128 * 8;
+/// The bits of an opportunity of a full load beside a light one.
+const LIGHT_BITS: u128 = LIGHT_OPPORTUNITY.0 as u128 * 8;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 
@@ -194,15 +196,40 @@ impl Trace {
     /// # Errors
     /// Returns an error if it has other columns than a rate, a time without a limit, or too high a rate.
     pub fn to_opportunities(&self) -> Result<Self, TraceError> {
-        let only_rate = Columns {
-            rate: true,
-            ..Columns::default()
-        };
-        if self.columns != only_rate {
+        if !self.has_only_rates() {
             return Err(TraceError::whole(
                 "a trace of delivery opportunities has no delay, no loss and no queue: keep the rate alone with --only rate",
             ));
         }
+        let builder = self.served(PACKET_BITS, MILLISECOND)?;
+        builder.finish(0, None)
+    }
+
+    /// Returns the times at which its rate has served as much as one more opportunity of a full load beside a light one. They
+    /// repeat after its own length.
+    ///
+    /// # Errors
+    /// Returns an error if it has other columns than a rate, a time without a limit, or too high a rate.
+    pub(crate) fn to_light_opportunities(&self) -> Result<Self, TraceError> {
+        if !self.has_only_rates() {
+            return Err(TraceError::whole(
+                "a light load is beside times at which packets are served, or beside rates alone: leave the other columns out",
+            ));
+        }
+        let builder = self.served(LIGHT_BITS, 1)?;
+        builder.finish(0, Some(self.length()))
+    }
+
+    fn has_only_rates(&self) -> bool {
+        self.columns
+            == Columns {
+                rate: true,
+                ..Columns::default()
+            }
+    }
+
+    /// Returns the times, in multiples of `step` nanoseconds, at which its rate has served `packet_bits` more.
+    fn served(&self, packet_bits: u128, step: u64) -> Result<Builder, TraceError> {
         if self.extremes.is_unlimited {
             return Err(TraceError::whole(
                 "a time without a limit has no opportunities: write a rate in each line",
@@ -210,7 +237,7 @@ impl Trace {
         }
         let mut builder = Builder::new(Columns::default());
         // In bits times nanoseconds per second, so that no rounding adds up.
-        let (packet, mut served) = (PACKET_BITS * NANOS_PER_SECOND, 0_u128);
+        let (packet, mut served) = (packet_bits * NANOS_PER_SECOND, 0_u128);
         let mut lines = self.steps().peekable();
         while let Some(line) = lines.next() {
             let end = lines.peek().map_or(self.length(), |next| next.at);
@@ -228,10 +255,10 @@ impl Trace {
                 served = served + takes * rate - packet;
                 at += Nanos(u64::try_from(takes).unwrap_or(u64::MAX));
                 check_lines(builder.lines())?;
-                builder.opportunity(0, Nanos(at.0.div_ceil(MILLISECOND) * MILLISECOND))?;
+                builder.opportunity(0, Nanos(at.0.div_ceil(step) * step))?;
             }
         }
-        builder.finish(0, None)
+        Ok(builder)
     }
 }
 

@@ -41,6 +41,8 @@ pub struct Trace {
     pub(crate) opportunities: Option<Series>,
     /// The light load beside these times, which then are those of a full load.
     pub(crate) light: Option<Light>,
+    /// The rates from which these times were computed, if the full load was stated as rates.
+    rates: Option<Arc<Trace>>,
     /// Conditions by time.
     pub(crate) steps: Option<Series>,
     /// The conditions that its steps state.
@@ -123,8 +125,11 @@ impl Trace {
         (0..lines).map_while(move |index| reader.as_ref()?.line(index))
     }
 
-    /// Returns the number of its opportunities and steps.
+    /// Returns the number of its opportunities and steps, as they were stated.
     pub fn lines(&self) -> u64 {
+        if let Some(rates) = &self.rates {
+            return rates.lines();
+        }
         let parts = [&self.opportunities, &self.steps].into_iter().flatten();
         parts.map(|part| part.packed.lines()).sum()
     }
@@ -165,7 +170,8 @@ impl Trace {
     pub fn memory(&self) -> usize {
         let parts = [&self.opportunities, &self.steps].into_iter().flatten();
         let light = self.light.as_ref().map_or(0, Light::memory);
-        size_of::<Self>() + light + parts.map(|part| part.packed.memory()).sum::<usize>()
+        let rates = self.rates.as_ref().map_or(0, |rates| rates.memory());
+        size_of::<Self>() + light + rates + parts.map(|part| part.packed.memory()).sum::<usize>()
     }
 
     /// Keeps it for the rest of the process, and returns the name by which this process finds it again.
@@ -225,22 +231,25 @@ impl Trace {
         })
     }
 
-    /// Makes its opportunities those of a full load, beside a light one.
+    /// Makes its opportunities those of a full load, beside a light one. Rates become opportunities.
     ///
     /// # Errors
-    /// Returns an error if it has no opportunities, or conditions by time beside them.
+    /// Returns an error if it has neither opportunities nor rates, or other conditions by time beside them.
     pub fn with_light(self, load: LightLoad) -> Result<Self, TraceError> {
+        let light = Some(Light::new(load));
         if !self.has_opportunities() {
-            return Err(TraceError::whole(
-                "only a trace of times at which packets are served has a light load beside it",
-            ));
+            let full = self.to_light_opportunities()?;
+            return Ok(Self {
+                light,
+                rates: Some(Arc::new(self)),
+                ..full
+            });
         }
         if self.steps.is_some() {
             return Err(TraceError::whole(
                 "the trace has its delays in another file, and a light load has delays too: leave one of them out",
             ));
         }
-        let light = Some(Light::new(load));
         Ok(Self { light, ..self })
     }
 
@@ -249,11 +258,18 @@ impl Trace {
         self.light.as_ref().map(|light| &*light.load)
     }
 
+    /// Returns its full load as it was stated: as rates, if its opportunities were computed from them.
+    pub(crate) fn full_load(&self) -> Option<Self> {
+        let rates = self.rates.as_deref().cloned();
+        rates.or_else(|| self.opportunities_alone())
+    }
+
     /// Returns its opportunities alone, if it has any.
     pub fn opportunities_alone(&self) -> Option<Self> {
         self.opportunities.as_ref().map(|series| Self {
             opportunities: Some(series.clone()),
             light: None,
+            rates: None,
             steps: None,
             columns: Columns::default(),
             extremes: Extremes::NONE,
@@ -468,6 +484,7 @@ impl Builder {
         Ok(Trace {
             opportunities: series(opportunities, of_opportunities, has_opportunities),
             light: None,
+            rates: None,
             steps: series(steps, of_steps, has_steps),
             columns: self.columns,
             extremes: self.extremes,

@@ -278,6 +278,38 @@ fn a_burst_meets_the_light_load_of_cellreplay_and_then_the_full_one() {
     assert_eq!(named.light, both.traces().next().unwrap().light);
 }
 
+#[test]
+fn the_full_load_beside_a_light_one_may_be_stated_as_rates() {
+    let light = &b"0 20 0 5\n100 40 0\n200 30 0\n"[..];
+    let with_light = |text: &str| {
+        let mut trace = TraceSpec::named("full.csv");
+        trace.light = Some("light.pdo".to_owned());
+        trace.read(text.as_bytes()).unwrap();
+        trace.read_light(light, Vec::new()).map(|()| trace)
+    };
+    // This rate serves 1,400 bytes in 10 ms.
+    let mut both = LinkSpec::default();
+    let text = "t,rate\n0ms,1120kbit\n20ms,560kbit\n40ms,\n";
+    both.both.at_first.set(with_light(text).unwrap());
+    assert_eq!(burst_and_single(&both)[..3], [20_000, 25_000, 40_000]);
+    let written = serde_json::to_value(&both).unwrap();
+    let again = written["trace"]["content"].as_str().unwrap();
+    assert!(again.starts_with("t,rate\n"), "{again}");
+    let read = read::json::<LinkSpec>(written).unwrap();
+    assert_eq!(read, both);
+    assert_eq!(burst_and_single(&read), burst_and_single(&both));
+    for (text, words) in [
+        ("t,delay\n0ms,5ms\n40ms,\n", "a light load is beside times"),
+        (
+            "t,rate,delay\n0ms,1mbit,5ms\n40ms,,\n",
+            "a light load is beside times",
+        ),
+    ] {
+        let refused = with_light(text).unwrap_err().to_string();
+        assert!(refused.starts_with(words), "{text}: {refused}");
+    }
+}
+
 /// Returns the same link in two forms: as one trace of it when it was saturated, with its least delay, as Mahimahi is used,
 /// and as traces of both loads. They are those of docs/traces.md.
 fn one_trace_and_two() -> [LinkSpec; 2] {

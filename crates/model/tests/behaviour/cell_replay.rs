@@ -100,6 +100,47 @@ fn a_burst_has_the_opportunities_of_its_train_and_then_those_of_the_full_load() 
 }
 
 #[test]
+fn packets_that_come_within_a_millisecond_are_one_train() {
+    let mut link = Link::new(&LinkConfig::new(1, vec![alone(two_loads())], vec![])).unwrap();
+    for id in 0..4_u64 {
+        let at = Nanos::from_micros(5 * id);
+        let number = usize::try_from(id).unwrap();
+        link.offer(at, Side::A, packet(number, Bytes(1_400)));
+    }
+    let right = [20, 25, 25, 29].map(|at| Some(ms(at)));
+    assert_eq!(dues(&drain(&mut link, Nanos::MAX)), right);
+}
+
+#[test]
+fn packets_that_come_one_by_one_have_no_more_than_a_train_before_the_full_load() {
+    // Twice as many as the full load serves.
+    let arrivals: Vec<(u64, u64)> = (0..60).map(|number| (5 * number, 1_400)).collect();
+    let dues = pass(alone(two_loads()), &arrivals);
+    let dues: Vec<u64> = dues.into_iter().flatten().collect();
+    assert_eq!(dues.len(), 60);
+    let steady = dues[10..].windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(steady.clone().all(|gap| gap == 10), "{dues:?}");
+    // One less than the full load serves is a light one.
+    let arrivals: Vec<(u64, u64)> = (0..9).map(|number| (11 * number, 1_400)).collect();
+    let delays = pass(alone(two_loads()), &arrivals)
+        .into_iter()
+        .zip(&arrivals);
+    let delays: Vec<u64> = delays.map(|(due, (at, _))| due.unwrap() - at).collect();
+    assert_eq!(delays, [20, 22, 24, 26, 28, 31, 33, 35, 37]);
+}
+
+#[test]
+fn packets_that_the_full_load_dropped_delay_no_later_train() {
+    let loads = replay(light(trains(), &[]), &[10, 20, 30], QueueLimit::Packets(2));
+    let burst = [(0, 1_400); 60];
+    let dues = pass(alone(loads), &[&burst[..], &[(105, 1_400)]].concat());
+    let passed = dues[..60].iter().flatten().count();
+    assert_eq!(passed, 4 + 1 + 2);
+    // The train at 105 ms has the delay of that time.
+    assert_eq!(dues[60], Some(144));
+}
+
+#[test]
 fn short_packets_share_an_opportunity_and_long_ones_take_several() {
     let dues = pass(alone(two_loads()), &[(0, 400); 4]);
     // The fourth one does not fit into the 200 bytes that are left.
@@ -119,7 +160,7 @@ fn the_offset_of_a_packet_depends_on_its_size_and_keeps_the_order() {
     let sizes = [(0, 50), (100, 150), (200, 200), (300, 900)];
     assert_eq!(of(&[1, 3], &sizes), [21, 122, 223, 323].map(Some));
     // A packet does not leave before it comes.
-    assert_eq!(of(&[-5], &[(0, 100), (1, 100)]), [15, 16].map(Some));
+    assert_eq!(of(&[-5], &[(0, 100), (30, 100)]), [15, 45].map(Some));
     assert_eq!(of(&[-30], &[(0, 100)]), [Some(0)]);
     // The second one would overtake the first: it leaves the light load with it, and joins the full load.
     assert_eq!(of(&[10, 0], &[(0, 100), (5, 200)]), [30, 35].map(Some));

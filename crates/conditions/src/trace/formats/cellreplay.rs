@@ -2,8 +2,9 @@
 //! record-and-replay for cellular networks", NSDI 2025, and its program).
 //!
 //! A line of a light load is a train of packets: the time at which it began, the one-way delay of its first packet, and
-//! the times at which its packets were delivered after that one, in whole milliseconds with blanks between them. A line
-//! of offsets is a size, 100 bytes more than the one before, and the milliseconds that packets of it take longer.
+//! the times at which its packets were delivered after that one, in milliseconds with blanks between them. CellReplay
+//! writes whole ones; farwire also reads and writes fractions. A line of offsets is a size, 100 bytes more than the one
+//! before, and the milliseconds that packets of it take longer.
 
 use std::io::{self, BufRead, Write};
 
@@ -20,6 +21,9 @@ const MOST_DELIVERIES: usize = 1 << 21;
 const SIZE_STEP: u64 = 100;
 
 const MILLISECOND: u64 = 1_000_000;
+
+/// The decimals of a number of milliseconds, so that it is one of nanoseconds.
+const DECIMALS: usize = 6;
 
 /// Reads a light load without offsets.
 pub(super) fn read_light(lines: &mut Lines<impl BufRead>) -> Result<LightLoad, TraceError> {
@@ -109,15 +113,49 @@ fn check_order(
     Err(TraceError::at(number, what))
 }
 
+/// Reads a number of milliseconds with at most six decimals.
 fn milliseconds(number: u64, what: &str, text: &str) -> Result<Nanos, TraceError> {
-    let ms = whole(number, what, text)?;
-    let time = ms.checked_mul(MILLISECOND).map(Nanos);
+    if !is_milliseconds(text) {
+        let begin: String = text.chars().take(40).collect();
+        return Err(TraceError::at(
+            number,
+            format_args!(
+                "{what}: `{begin}` is not a number of milliseconds from 0 on, with at most {DECIMALS} decimals"
+            ),
+        ));
+    }
+    let (before, after) = text.split_once('.').unwrap_or((text, ""));
+    let ms = whole(number, what, before)?;
+    let nanos = format!("{after:0<DECIMALS$}").parse().unwrap_or(0);
+    let time = ms.checked_mul(MILLISECOND);
+    let time = time.and_then(|time| time.checked_add(nanos)).map(Nanos);
     time.ok_or_else(|| {
         TraceError::at(
             number,
             format_args!("{what}: {ms} milliseconds are more than 584 years"),
         )
     })
+}
+
+/// Returns whether a word is a number of milliseconds.
+fn is_milliseconds(word: &str) -> bool {
+    match word.split_once('.') {
+        None => super::is_whole(word),
+        Some((before, after)) => {
+            super::is_whole(before) && super::is_whole(after) && after.len() <= DECIMALS
+        }
+    }
+}
+
+/// Returns a time in milliseconds, with the decimals that it needs.
+fn in_milliseconds(time: Nanos) -> String {
+    let (ms, nanos) = (time.0 / MILLISECOND, time.0 % MILLISECOND);
+    match nanos {
+        0 => ms.to_string(),
+        _ => format!("{ms}.{nanos:0>DECIMALS$}")
+            .trim_end_matches('0')
+            .to_owned(),
+    }
 }
 
 /// Reads the offsets of the delay by size, in nanoseconds, for 100 bytes, 200 bytes, and so on.
@@ -174,10 +212,10 @@ fn offset_of(number: u64, text: &str) -> Result<i64, TraceError> {
 /// Writes a light load as it is read.
 pub(super) fn write_light(load: &LightLoad, target: &mut impl Write) -> io::Result<()> {
     for train in load.trains() {
-        let [at, delay] = [train.at, train.delay].map(|time| time.0 / MILLISECOND);
+        let [at, delay] = [train.at, train.delay].map(in_milliseconds);
         write!(target, "{at} {delay}")?;
         for after in &train.deliveries {
-            write!(target, " {}", after.0 / MILLISECOND)?;
+            write!(target, " {}", in_milliseconds(*after))?;
         }
         writeln!(target)?;
     }
@@ -196,7 +234,7 @@ pub(super) fn write_offsets(offsets: &[i64], target: &mut impl Write) -> io::Res
 /// Returns whether a line may be one of a light load.
 pub(super) fn is_light(line: &str) -> bool {
     let mut words = line.split_ascii_whitespace();
-    words.all(super::is_whole) && line.split_ascii_whitespace().count() > 2
+    words.all(is_milliseconds) && line.split_ascii_whitespace().count() > 2
 }
 
 #[cfg(test)]
@@ -221,6 +259,13 @@ mod tests {
         );
         assert_eq!(first.deliveries, [0, 0, 3].map(Nanos::from_millis));
         assert_eq!(load.length(), Nanos::from_millis(900));
+        assert_eq!(written(&load), text);
+        let text = "0 20.125 0 0.56 1.12\n500.5 31 0\n900 25.000001 0\n";
+        let load = read_light(text.as_bytes()).unwrap();
+        let first = &load.trains()[0];
+        assert_eq!(first.delay, Nanos::from_micros(20_125));
+        assert_eq!(first.deliveries, [0, 560, 1_120].map(Nanos::from_micros));
+        assert_eq!(load.trains()[2].delay, Nanos(25_000_001));
         assert_eq!(written(&load), text);
         let offsets = read_offsets(&b"100 0.125\n200 -1.5\n300 2\n"[..]).unwrap();
         assert_eq!(offsets, [125_000, -1_500_000, 2_000_000]);
@@ -253,7 +298,18 @@ mod tests {
             ),
             ("0 4000000 0\n", "line 1: delay: 4000s is out of range"),
             ("0 5 4000000\n", "line 1: delivery: 4000s is out of range"),
-            ("0 5 -1\n", "line 1: delivery: `-1` is not a whole number"),
+            (
+                "0 5 -1\n",
+                "line 1: delivery: `-1` is not a number of milliseconds",
+            ),
+            (
+                "0 5 1.\n",
+                "line 1: delivery: `1.` is not a number of milliseconds",
+            ),
+            (
+                "0 5.1234567 0\n",
+                "line 1: delay: `5.1234567` is not a number of milliseconds",
+            ),
             (
                 "0 5 0\n0 5 0\n0 5 0\n",
                 "line 3: a trace is out of range: the last train",
