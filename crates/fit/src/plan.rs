@@ -2,6 +2,7 @@
 
 use crate::loss::{self, LossFit};
 use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
+use crate::queue;
 use crate::varying_rate::VaryingRate;
 
 /// The rates in bit/s that are tried one after another until one exceeds the path.
@@ -35,6 +36,8 @@ const LOADS: f64 = 4.0;
 pub const AROUND_S: f64 = 3.0;
 /// The part of the whole time in which farwire connects and searches for the rates.
 const SEARCH_PART: f64 = 0.1;
+/// The longest time in seconds for which a queue of a load's own is left to become empty.
+const LONGEST_PAUSE_S: f64 = 10.0;
 /// The least time in seconds for which a path is probed beside a load.
 const LEAST_PROBED_S: f64 = 1.0;
 
@@ -122,6 +125,18 @@ pub fn next(observed: &PathObservations, strong: &LoadedSession, rate: f64) -> N
         None if load.received() > CARRIED * load.sent * loss::passes(random.as_ref()) => faster,
         None => NextLoad::Gentle(gentle(rate, load.wire_bytes)),
     }
+}
+
+/// Returns for how many seconds to wait after a load, so that a queue for its flow alone is empty before the next one begins. The
+/// path has this rate in bit/s, and is probed for `probed_s` meanwhile.
+pub fn pause_s(
+    observed: &PathObservations,
+    loaded: &LoadedSession,
+    rate: f64,
+    probed_s: f64,
+) -> f64 {
+    let left_s = queue::left_behind_s(observed, loaded, rate);
+    (left_s - probed_s).clamp(0.0, LONGEST_PAUSE_S)
 }
 
 /// Returns the rate of a gentle load of datagrams with this number of bytes on a path of this rate, in bit/s.

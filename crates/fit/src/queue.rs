@@ -13,6 +13,11 @@ use crate::observations::{LoadTraffic, LoadedSession, PathObservations, Probe, i
 const SETTLED: [f64; 2] = [0.5, 0.95];
 /// By how much waits must differ more from one kind of queue than from the other, so that the choice is clear.
 const CLEAR: f64 = 2.0;
+/// The share of the longest wait by which waits may differ from those in a plain queue, because the load and the rate are not
+/// exactly even.
+const UNEVEN: f64 = 0.05;
+/// The share of the time for which a load arrived late below which probes did not wait in the queue of that load.
+const OWN_QUEUE: f64 = 0.25;
 /// The delay in packet times below which probes met no queue.
 const NO_QUEUE_PACKETS: f64 = 2.0;
 /// The delay that the hosts may add, in milliseconds.
@@ -102,7 +107,8 @@ impl Queue<'_> {
         let has_queue = |level: &Estimate| {
             let [ordered_ms, _] = self.ordered_ms(packet_ms);
             let jitter_ms = self.scatter().unwrap_or_default() + ordered_ms;
-            level.value >= unnoticed_ms + jitter_ms
+            let [late_ms, _] = strong.load.drain_ms().interval;
+            level.value >= (unnoticed_ms + jitter_ms).max(OWN_QUEUE * late_ms)
         };
         if let Some(level) = level.filter(has_queue) {
             return Some(self.waiting(strong, gentle, level, packet_ms));
@@ -189,9 +195,13 @@ impl Queue<'_> {
             let growth = self.growth(gentle, level.value)?;
             let misfit = |manager| growth.misfit(manager, &waits);
             let misfits = (misfit(Manager::Nobody)?, misfit(Manager::Codel)?);
-            (waits.len() >= FEWEST).then_some((gentle, misfits))
+            let longest_ms = waits
+                .iter()
+                .map(|(_, wait_ms)| *wait_ms)
+                .fold(0.0, f64::max);
+            (waits.len() >= FEWEST).then_some((gentle, misfits, longest_ms))
         });
-        let Some((gentle, (plain, managed))) = compared else {
+        let Some((gentle, (plain, managed), longest_ms)) = compared else {
             let evidence = format!(
                 "packets waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
                 level.value
@@ -205,7 +215,8 @@ impl Queue<'_> {
         );
         let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
         // The growth of a plain queue is exact, and that of a managed one only for CoDel, and only until it is short.
-        let kind = if managed > noise.max(CLEAR * plain) && plain < CLEAR * noise {
+        let exact = (CLEAR * noise).max(UNEVEN * longest_ms);
+        let kind = if managed > noise.max(CLEAR * plain) && plain < exact {
             QueueKind::Fifo { ms, is_least }
         } else if plain > noise.max(CLEAR * managed) {
             QueueKind::Managed { most_ms: Some(ms) }
@@ -327,6 +338,27 @@ impl Queue<'_> {
     }
 }
 
+/// Returns for how many seconds after the end of a load a queue for its flow alone may still hold what is left of it, on a path
+/// of this rate in bit/s; 0 if probes waited in the same queue, because the messages that end the load then passed it, too.
+///
+/// The receiver stops counting 0.2 s after those messages. How much of the rest was dropped is not known.
+pub(crate) fn left_behind_s(observed: &PathObservations, loaded: &LoadedSession, rate: f64) -> f64 {
+    let rate = Estimate::within(rate.max(1.0), 0.0);
+    let queue = Queue {
+        way: loaded.direction,
+        observed,
+        rate,
+        burst_bytes: 0.0,
+    };
+    let late_ms = loaded.load.drain_ms().value;
+    let waited_ms = median(&queue.waits(loaded)).map_or(0.0, |wait| wait.value);
+    if late_ms < STALL_MS || waited_ms >= OWN_QUEUE * late_ms {
+        return 0.0;
+    }
+    let load = &loaded.load;
+    (load.sent * load.sending_s - 8.0 * load.bytes).max(0.0) / rate.value
+}
+
 /// Returns the delays on the idle path in ascending order, in milliseconds: in this direction, or else of the round trip.
 pub(crate) fn idle_delays(observed: &PathObservations, way: Direction) -> Vec<f64> {
     let way = one_way(observed, way);
@@ -442,6 +474,44 @@ mod tests {
         };
         let held = queue.held_bytes(&loaded).unwrap();
         assert!((held.value - 125e3).abs() < 1e3, "{held:?}");
+    }
+
+    #[test]
+    fn a_queue_of_its_own_may_hold_what_did_not_arrive_of_a_load() {
+        let probes = |wait_ms: f64| {
+            let probe = |at: u32| Probe {
+                at_s: f64::from(at) / 10.0,
+                rtt_ms: Some(20.0 + wait_ms),
+                one_way_ms: [Some(10.0 + wait_ms), Some(10.0)],
+                lost: None,
+            };
+            ProbeSession {
+                probes: (0..100).map(probe).collect(),
+                ..ProbeSession::default()
+            }
+        };
+        let observed = PathObservations {
+            idle: probes(0.0),
+            ..PathObservations::default()
+        };
+        let left_s = |wait_ms, seconds| {
+            let traffic = LoadTraffic {
+                wire_bytes: 1442,
+                sent: 20e6,
+                sending_s: 10.0,
+                bytes: 10e6,
+                seconds,
+                error: 0.0,
+            };
+            let loaded = LoadedSession {
+                probes: probes(wait_ms),
+                ..LoadedSession::unprobed(Direction::Up, traffic)
+            };
+            left_behind_s(&observed, &loaded, 10e6)
+        };
+        assert!((left_s(0.5, 10.224) - 12.0).abs() < 1e-9);
+        // The probes waited with the load, or nothing waited.
+        assert_eq!((left_s(200.0, 10.224), left_s(0.5, 10.0)), (0.0, 0.0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -337,7 +338,11 @@ impl<'a> Path<'a> {
                 lacks.push(lack.to_owned());
             }
             let rate = served_rate(way, &load, &observed.idle);
-            match plan::next(observed, session, rate) {
+            let next = plan::next(observed, session, rate);
+            if next != NextLoad::Nothing {
+                self.pause(plan::pause_s(observed, session, rate, probed_s))?;
+            }
+            match next {
                 NextLoad::Gentle(rate) => {
                     let gentle = LoadPlan {
                         rate,
@@ -422,6 +427,16 @@ impl<'a> Path<'a> {
         let load = session.load;
         observed.loaded.push(session);
         Ok(load)
+    }
+
+    /// Waits for this number of seconds, in which a queue becomes empty that a load has filled.
+    fn pause(&self, seconds: f64) -> Result<()> {
+        let until = Instant::now() + Duration::from_secs_f64(seconds);
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            self.check_stop()?;
+            thread::sleep(left.min(STOP_INTERVAL));
+        }
+        Ok(())
     }
 
     /// Checks whether the held-out measurement can have loads. The error is the reason why not.
@@ -653,7 +668,7 @@ mod tests {
     use std::net::TcpListener;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
-    use std::thread::{self, JoinHandle};
+    use std::thread::JoinHandle;
 
     use super::*;
 
