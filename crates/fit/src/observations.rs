@@ -388,6 +388,19 @@ impl ProbeSession {
         *losses = losses.map(|losses| losses.with(more));
     }
 
+    /// Adds the losses of small datagrams that were sent far below the rate, unless they are certainly more than those of the
+    /// probes: a path that cannot carry as many packets loses others than the random ones.
+    pub fn add_random_losses(&mut self, way: Direction, more: Losses) {
+        let most = self.losses[index(way)].and_then(Losses::interval);
+        let least = more.interval();
+        if most
+            .zip(least)
+            .is_some_and(|([_, most], [least, _])| least <= most)
+        {
+            self.add_losses(way, more);
+        }
+    }
+
     /// Returns whether there are delays of single directions, and no probe has only its round trip.
     fn has_one_way(&self) -> bool {
         let mut one_way = self.probes.iter().flat_map(|probe| probe.one_way_ms);

@@ -34,10 +34,16 @@ const LOADS: f64 = 4.0;
 /// The time on a short path for which `farwire measure probe` loads it before the first probe and after the last one. A long
 /// path needs more.
 pub const AROUND_S: f64 = 3.0;
-/// The part of the whole time in which farwire connects and searches for the rates.
+/// The part of the whole time in which farwire connects, searches for the rates and counts losses. In a short measurement, this
+/// takes somewhat longer.
 const SEARCH_PART: f64 = 0.1;
 /// The longest time in seconds for which a queue of a load's own is left to become empty.
 const LONGEST_PAUSE_S: f64 = 10.0;
+/// The part of the whole time for which small datagrams show the losses of a direction, the share of its rate that they take,
+/// and their largest number in a second.
+const LOSSES_PART: f64 = 0.05;
+const LOSSES_SHARE: f64 = 0.25;
+const MOST_LOSSES_PACKETS: f64 = 20_000.0;
 /// The least time in seconds for which a path is probed beside a load.
 const LEAST_PROBED_S: f64 = 1.0;
 
@@ -56,6 +62,17 @@ pub enum NextLoad {
 pub fn probed_s(total_s: f64) -> f64 {
     let probed = (1.0 - SEARCH_PART) * total_s - LOADS * AROUND_S;
     (probed / (IDLE_SESSIONS + LOADS)).max(LEAST_PROBED_S)
+}
+
+/// Returns for how many seconds small datagrams show the losses of each direction in such a measurement.
+pub fn losses_s(total_s: f64) -> f64 {
+    LOSSES_PART * total_s
+}
+
+/// Returns the rate of small datagrams with this number of bytes that show the losses of a path of this rate, in the same unit.
+/// They are so many that they show how long bursts are, and so far below the rate that they meet no queue.
+pub fn losses_rate(rate: f64, wire_bytes: u32) -> f64 {
+    (LOSSES_SHARE * rate).min(MOST_LOSSES_PACKETS * 8.0 * f64::from(wire_bytes))
 }
 
 /// Returns for how many seconds the loads fill a short path in such a measurement.
@@ -228,6 +245,13 @@ mod tests {
             ..traffic
         };
         assert_eq!(after(close, vec![12e6; 100]), NextLoad::Faster(32e6));
+    }
+
+    #[test]
+    fn losses_are_counted_on_many_small_datagrams_far_below_the_rate() {
+        assert!((losses_rate(8e6, 146) - 2e6).abs() < 1e-6);
+        let most = losses_rate(1e9, 146) / 8.0 / 146.0;
+        assert!((most - MOST_LOSSES_PACKETS).abs() < 1e-6, "{most}");
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl<'a> Path<'a> {
         let probed_s = plan::probed_s(limits.time_s);
         let mut lacks = Vec::new();
         let (mut observed, left) = self.searched(limits, &mut lacks)?;
+        let left = left - self.losses(limits, left, &mut observed)?;
         let costs = Costs::of(&observed);
         let loads = self.can_load(limits, &observed);
         let (probed_s, mut loads) = share_out(limits, probed_s, costs, left, loads)?;
@@ -265,7 +266,7 @@ impl<'a> Path<'a> {
                 break;
             }
             *left -= bytes;
-            let measurement = self.load(way, rate, USUAL_DATAGRAM, lasts_s)?;
+            let measurement = self.load(way, rate, Datagram::Full(USUAL_DATAGRAM), lasts_s)?;
             let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
                 let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
                 return Ok(Some(format!("the rate {}: {cause}", way.name())));
@@ -288,6 +289,46 @@ impl<'a> Path<'a> {
             way.name(),
             carried / 1e6
         )))
+    }
+
+    /// Sends small datagrams far below the rate of each direction, whose losses are random ones, if they are at most a part of
+    /// `left` bytes. Returns the bytes that they took.
+    fn losses(
+        &self,
+        limits: &Limits,
+        left: f64,
+        observed: &mut PathObservations,
+    ) -> Result<f64, Failure> {
+        let lasts_s = plan::losses_s(limits.time_s);
+        let datagram = PROBE_BYTES + self.headers();
+        let mut taken = 0.0;
+        if !matches!(self.reflector, Reflector::Stamp(_)) {
+            return Ok(taken);
+        }
+        for (way, search) in observed.searches.clone() {
+            let rate = served_rate(way, &search, &observed.idle);
+            let rate = plan::losses_rate(rate, datagram);
+            let bytes = rate * lasts_s / 8.0;
+            if taken + bytes > SEARCH_PART * left {
+                continue;
+            }
+            taken += bytes;
+            note(format_args!(
+                "farwire: fit: small datagrams at {:.2} Mbit/s {}, for the losses",
+                rate / 1e6,
+                way.name()
+            ));
+            match self.load(way, rate, Datagram::Probe, lasts_s) {
+                Ok(measurement) => {
+                    if let Some(losses) = LoadTraffic::losses(&measurement, way) {
+                        observed.idle.add_random_losses(way, losses);
+                    }
+                }
+                // The losses of the probes are known.
+                Err(_) => self.check_stop()?,
+            }
+        }
+        Ok(taken)
     }
 
     /// Loads a direction strongly and, if it can be probed meanwhile, gently. If the strong load does not always exceed the
@@ -414,7 +455,7 @@ impl<'a> Path<'a> {
                 (LoadedSession::of(&found, headers), found.failure)
             }
             Reflector::Ping | Reflector::Absent => {
-                let found = self.load(way, rate, datagram, probed_s)?;
+                let found = self.load(way, rate, Datagram::Full(datagram), probed_s)?;
                 let load = LoadTraffic::of(&found, None, way, headers);
                 let session = load.map(|load| LoadedSession::unprobed(way, load));
                 (session, found.failure)
@@ -535,20 +576,27 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// Sends datagrams of this number of L2 bytes at this rate in L2 bit/s.
+    /// Sends datagrams at this rate in L2 bit/s.
     fn load(
         &self,
         way: Direction,
         rate: f64,
-        datagram: u32,
+        datagram: Datagram,
         lasts_s: f64,
     ) -> Result<Measurement, Failure> {
-        let options = json!({
-            "bitrate": format!("{:.0}", self.payload(rate, datagram)),
+        let wire_bytes = match datagram {
+            Datagram::Full(wire_bytes) => wire_bytes,
+            Datagram::Probe => PROBE_BYTES + self.headers(),
+        };
+        let mut options = json!({
+            "bitrate": format!("{:.0}", self.payload(rate, wire_bytes)),
             "time": format!("{:.0}ms", 1e3 * lasts_s),
             "reverse": way == Direction::Down,
             "connect_timeout": CONNECT_TIMEOUT,
         });
+        if datagram == Datagram::Probe {
+            options["length"] = PROBE_BYTES.into();
+        }
         self.measure_with("udp", options)
     }
 
@@ -603,6 +651,15 @@ impl<'a> Path<'a> {
     fn headers(&self) -> u32 {
         HEADERS + ip_header(matches!(self.far_end.address, IpAddr::V6(_)))
     }
+}
+
+/// The length of the datagrams of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Datagram {
+    /// The full packets that an instrument sends by default, which have this number of L2 bytes.
+    Full(u32),
+    /// The length of a probe.
+    Probe,
 }
 
 /// A load, and the probes beside it.
