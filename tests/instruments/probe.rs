@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -194,6 +194,113 @@ fn loss_by_direction_is_what_the_emulator_counted() -> Result<()> {
         ensure!(least <= Some(counted), "{way}: {counted} {found}");
         ensure!(Some(counted) <= most, "{way}: {counted} {found}");
         ensure!(counted > 0.0, "{way}: nothing was lost");
+    }
+    Ok(())
+}
+
+/// A packet of 1,400 L2 bytes takes 1.12 ms at 10 Mbit/s, and the last one of ten arrives nine packets after the first.
+#[test_support::test(Namespaces)]
+fn both_directions_spread_a_train_by_the_time_of_its_packets() -> Result<()> {
+    const PACKET_MS: f64 = 1.12;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("measured");
+    let mut command = farwire();
+    command.args(["exec", "--rate", "10mbit", "--delay", "5ms", "--"]);
+    command.arg(process::program());
+    command.args(["measure", "probe", "10.77.0.2", "-c", "500", "-i", "40ms"]);
+    command.args(["--train", "10", "-s", "1358", "-W", "20s", "--json"]);
+    process::succeeds(command.arg(&file))?;
+    let measured: Value = serde_json::from_str(&fs::read_to_string(file)?)?;
+    let fact = measured["facts"]["train"].as_str().context("a fact")?;
+    has(fact, "(50 of 50 up, 50 down)")?;
+    has(
+        fact,
+        "the far end answers a train when its last probe has arrived",
+    )?;
+    let of = |metric, statistic, way| figure(&measured, metric, statistic, way);
+    for way in ["up", "down"] {
+        let spread = of("in_train_ms", "median", Some(way))? / (9.0 * PACKET_MS);
+        ensure!((0.8..1.25).contains(&spread), "{way}: {spread}");
+        ensure!(of("lost_packets", "total", Some(way))? == 0.0, "{way}");
+        ensure!(of("reordered_packets", "total", Some(way))? == 0.0, "{way}");
+        let samples = samples(&measured, "in_train_ms", way)?;
+        let numbers = samples.iter().filter_map(|sample| sample["index"].as_u64());
+        ensure!(
+            numbers.eq((1..=50_u64).flat_map(|train| [train; 10])),
+            "{way}"
+        );
+        let firsts = samples.iter().step_by(10);
+        ensure!(firsts.clone().count() == 50, "{way}");
+        ensure!(firsts.clone().all(|first| first["value"] == 0.0), "{way}");
+    }
+    ensure!(of("lost_packets", "total", None)? == 0.0);
+    // The first packet of a train waits for no other one. The median packet waits for four and a half others in each direction. The
+    // wait at the far end is part of rtt only, and lasts until the last packet has arrived.
+    let least = of("network_rtt_ms", "min", None)? / (10.0 + 2.0 * PACKET_MS);
+    ensure!((0.97..1.5).contains(&least), "{least}");
+    let median = of("network_rtt_ms", "median", None)? / (10.0 + 11.0 * PACKET_MS);
+    ensure!((0.9..1.5).contains(&median), "{median}");
+    let rtt = of("rtt_ms", "median", None)? / (10.0 + 15.5 * PACKET_MS);
+    ensure!((0.9..1.5).contains(&rtt), "{rtt}");
+    Ok(())
+}
+
+/// Returns a request with this number at this place of a train.
+fn in_train(number: u8, place: u8, length: u8) -> Vec<u8> {
+    let mut request = vec![0; BASE];
+    request[3] = number;
+    request.extend([0x80, 252, 0, 4, 0, place, 0, length]);
+    request
+}
+
+#[test_support::test]
+fn a_train_is_answered_when_it_is_complete_or_after_a_second() -> Result<()> {
+    let far_end = FarEnd::start(farwire().arg("serve"))?;
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(process::PATIENCE))?;
+    socket.connect(far_end.address("stamp")?)?;
+    let answered = |number: u8| -> Result<()> {
+        let mut answer = [0; 100];
+        let got = process::uninterrupted(|| socket.recv(&mut answer))?;
+        ensure!(got == BASE + 8, "{got} bytes");
+        ensure!(answer[27] == number, "{number}: {answer:?}");
+        // The reflector has understood the extension.
+        ensure!(answer[BASE] == 0, "{number}: {answer:?}");
+        Ok(())
+    };
+    // The last probe of the first train never comes.
+    let began = Instant::now();
+    socket.send(&in_train(0, 0, 3))?;
+    socket.send(&in_train(1, 1, 3))?;
+    answered(0)?;
+    ensure!(began.elapsed() >= Duration::from_secs(1), "{began:?}");
+    answered(1)?;
+    socket.send(&in_train(3, 0, 2))?;
+    socket.send(&in_train(4, 1, 2))?;
+    answered(3)?;
+    answered(4)
+}
+
+#[test_support::test]
+fn a_reflector_that_does_not_know_trains_is_named() -> Result<()> {
+    let (address, _reflector) = reflect(20, |socket, request, number, from| {
+        socket.send_to(&answer(request, number), from).map(drop)
+    })?;
+    let measured = probed(address, "-c 20 -i 1ms --train 10 -s 112 -W 20s")?;
+    ensure!(figure(&measured, "received_packets", "total", None)? == 20.0);
+    let fact = measured["facts"]["train"].as_str().context("a fact")?;
+    has(fact, "the far end does not know trains")
+}
+
+#[test_support::test]
+fn a_train_without_room_for_its_extension_is_bad_input() -> Result<()> {
+    for (arguments, cause) in [
+        ("--train 2", "must have 112 to 65507 payload bytes, not 104"),
+        ("--train 2 -s 112 --under tcp:1", "cannot be used with"),
+    ] {
+        let output = probe(SocketAddr::from(([127, 0, 0, 1], 9)), arguments)?;
+        ensure!(output.status.code() == Some(2), "{}", said(&output));
+        has(&said(&output), cause)?;
     }
     Ok(())
 }
@@ -507,6 +614,12 @@ fn fails(address: SocketAddr, arguments: &str, cause: &str) -> Result<()> {
 
 fn said(output: &Output) -> String {
     stderr(output)
+}
+
+fn samples<'a>(measured: &'a Value, metric: &str, direction: &str) -> Result<Vec<&'a Value>> {
+    let samples = measured["samples"].as_array().context("samples")?;
+    let wanted = |sample: &&Value| sample["metric"] == metric && sample["direction"] == direction;
+    Ok(samples.iter().filter(wanted).collect())
 }
 
 fn figure(measured: &Value, metric: &str, statistic: &str, direction: Option<&str>) -> Result<f64> {

@@ -12,7 +12,7 @@ use crate::capacity::wire::{Activation, FeedbackMessage, LoadHeader, Setup, Vers
 use crate::iperf3::messages::{Params, Results};
 use crate::iperf3::wire::{ControlState, Cookie, ErrorCode};
 use crate::messages::wire::{EchoResult, MessageGrant, MessageRequest, TransferResult};
-use crate::stamp::tlv::{self, FollowUp, SameClock, TlvKind};
+use crate::stamp::tlv::{self, FollowUp, SameClock, TlvKind, TrainPlace};
 use crate::stamp::wire;
 
 /// Fuzzes iperf3's messages: parameters, results, states, cookies and errors.
@@ -46,6 +46,7 @@ pub fn stamp(bytes: &[u8]) {
     if let Some(answer) = wire::ProbeReply::parse(bytes) {
         assert_eq!(wire::ProbeReply::parse(&answer.emit()), Some(answer));
     }
+    TrainPlace::of(bytes);
     let mut packet = bytes.to_vec();
     tlv::reflect(&mut packet, |extension| {
         if extension.kind().is_some() {
@@ -58,6 +59,7 @@ pub fn stamp(bytes: &[u8]) {
         let known = match kind {
             TlvKind::FollowUpTelemetry => FollowUp::parse(value).is_some(),
             TlvKind::SameClock => SameClock::parse(value).is_some(),
+            TlvKind::Train => TrainPlace::parse(value).is_some(),
             _ => false,
         };
         assert!(!known || kind.length() == Some(value.len()));
@@ -152,11 +154,12 @@ mod tests {
         "result received=99 duplicates=1",
     ];
 
-    /// Returns a STAMP request with a Follow-Up Telemetry extension.
+    /// Returns a STAMP request of a train with a Follow-Up Telemetry extension.
     fn stamp_packet() -> Vec<u8> {
         let mut packet = vec![0; wire::BASE];
         packet[12] = 1;
         tlv::append(&mut packet, TlvKind::FollowUpTelemetry, 16);
+        tlv::append(&mut packet, TlvKind::Train, 4)[3] = 10;
         packet
     }
 
@@ -192,6 +195,7 @@ mod tests {
         assert!(Params::parse(PARAMS.as_bytes()).is_ok());
         assert!(Results::parse(RESULTS.as_bytes()).is_ok());
         assert!(wire::ProbeRequest::parse(&stamp_packet()).is_some());
+        assert!(TrainPlace::of(&stamp_packet()).is_some());
         assert!(MessageGrant::parse(LINES[1]).is_ok());
         assert!(LINES[2].parse::<TransferResult>().is_ok());
         assert!(LINES[3].parse::<EchoResult>().is_ok());

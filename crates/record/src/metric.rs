@@ -97,6 +97,9 @@ words! {
         PdvMs,
         /// Absolute difference between the one-way delays of two neighbouring packets (RFC 3393, IPDV).
         IpdvMs,
+        /// Time from the first arrival of a train of probes to the arrival of one of its probes; figures are of the
+        /// last arrival, in trains that arrived complete.
+        InTrainMs,
         /// Difference between the far end's clock and the near one; positive if the far end's clock is ahead.
         ClockOffsetMs,
         /// A probe without an answer in time; the value is 1.

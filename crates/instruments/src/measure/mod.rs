@@ -110,6 +110,14 @@ mod tests {
             vec!["transfer", "--bytes=100kb", "--runs=1", &messages],
             vec!["tcp", "--bytes=1M", "--bidir", &iperf3, host],
             vec!["probe", "--count=10", "--interval=1ms", &stamp, host],
+            vec![
+                "probe",
+                "--count=10",
+                "--train=5",
+                "--size=112",
+                &stamp,
+                host,
+            ],
             vec!["udp", "--bytes=100K", &iperf3, host],
         ];
         for line in kinds {

@@ -126,6 +126,7 @@ impl PhasePlan {
             // The bounds of the time and of the interval's grammar allow more probes than anybody needs.
             count: u32::try_from(count).unwrap_or(u32::MAX).clamp(1, 1_000_000),
             interval: self.interval,
+            train: 1,
             timeout,
             dscp: None,
         }

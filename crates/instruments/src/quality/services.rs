@@ -135,6 +135,7 @@ fn find_reflector(
         size: EXTENDED_SIZE,
         count: ATTEMPTS,
         interval: Nanos::from_millis(50),
+        train: 1,
         timeout: None,
         dscp: None,
     };

@@ -45,7 +45,7 @@ pub struct ProbeArgs {
     ///
     /// Then probe again under load, to and from the same far end: tcp:3 is three TCP streams up, udp:10mbit a UDP stream up.
     /// Directions follow a comma: tcp:4,down, udp:10mbit,both. So does the congestion control: tcp:4,both,congestion=bbr
-    #[arg(long, value_name = "LOAD")]
+    #[arg(long, value_name = "LOAD", conflicts_with = "train")]
     under: Option<Load>,
     /// Port of the far end for the load
     #[arg(long, value_name = "PORT", default_value_t = 5201, requires = "under")]
@@ -81,7 +81,8 @@ impl Instrument for ProbeArgs {
     fn metrics(&self) -> Result<MetricTable> {
         let metrics = stamp::results::metrics();
         let Some(load) = &self.under else {
-            return Ok(metrics);
+            let trains = self.plan.has_trains().then(stamp::results::train_metric);
+            return Ok(metrics.and(trains));
         };
         let load = iperf3::metrics::metrics(None, &load.plan());
         Ok(metrics
@@ -116,14 +117,14 @@ impl Instrument for ProbeArgs {
     }
 
     fn expected(&self) -> Option<Duration> {
-        let once = intervals(self.plan.interval(), self.plan.count) + self.plan.timeout();
+        let once = intervals(self.plan.interval(), self.plan.trains()) + self.plan.timeout();
         Some(if self.under.is_some() { 2 * once } else { once })
     }
 
     fn estimate(&self, pace: Option<&PathPace>) -> Option<Duration> {
         let size = self.plan.size.into();
         let round_trip = pace.map_or(0.0, |pace| pace.round_trip_s(size, size));
-        let sent = intervals(self.plan.interval(), self.plan.count.saturating_sub(1));
+        let sent = intervals(self.plan.interval(), self.plan.trains().saturating_sub(1));
         let once = sent + estimated(round_trip);
         Some(if self.under.is_some() { 2 * once } else { once })
     }
@@ -210,7 +211,7 @@ fn is_in_summary(figure: &Figure) -> bool {
     let (metric, statistic) = (figure.metric, figure.statistic);
     let is_known = match metric {
         Metric::NetworkRttMs => matches!(statistic, Statistic::Median | Statistic::P99),
-        Metric::RttMs | Metric::OneWayDelayMs => statistic == Statistic::Median,
+        Metric::RttMs | Metric::OneWayDelayMs | Metric::InTrainMs => statistic == Statistic::Median,
         // Beside a load, there are twice as many figures.
         Metric::LostPercent | Metric::ReorderedPackets => {
             figure.phase.is_none() || (metric == Metric::LostPercent && figure.direction.is_none())
@@ -262,6 +263,36 @@ mod tests {
     use super::*;
     use clap::{Command, FromArgMatches as _};
     use record::Direction;
+
+    /// Returns the arguments of a command line, with a host.
+    fn args(words: &[&str]) -> Result<ProbeArgs, clap::Error> {
+        let command = ProbeArgs::augment_args(Command::new("probe"));
+        let words = [&["probe"][..], words, &["127.0.0.1"]].concat();
+        let matches = command.try_get_matches_from(words)?;
+        ProbeArgs::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn trains_are_measured_on_the_idle_path_only() {
+        let refused = args(&["--train=10", "--under=tcp:1"]).unwrap_err();
+        assert_eq!(refused.kind(), clap::error::ErrorKind::ArgumentConflict);
+        assert!(args(&["--under=tcp:1"]).is_ok());
+        assert!(args(&["--train=0"]).is_err() && args(&["--train=65"]).is_err());
+    }
+
+    #[test]
+    fn trains_have_figures_and_take_an_interval_each() {
+        let median = Figure::new(Metric::InTrainMs, Statistic::Median, 1.0);
+        let median = median.toward(Direction::Down);
+        assert!(is_in_summary(&median));
+        for (train, has_figures, lasts_s) in [("--train=1", false, 23), ("--train=8", true, 6)] {
+            let args = args(&["-c20", "-i1s", "-W3s", train]).unwrap();
+            let metrics = args.metrics().unwrap();
+            assert_eq!(metrics.has(&median), has_figures, "{train}");
+            let lasts = Duration::from_secs(lasts_s);
+            assert_eq!(args.expected(), Some(lasts), "{train}");
+        }
+    }
 
     #[test]
     fn a_load_of_udp_that_is_sampled_more_often_asks_for_its_arrivals() {

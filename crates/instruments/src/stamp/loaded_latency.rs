@@ -69,7 +69,7 @@ pub(crate) fn measure<E>(
             failure,
         });
     }
-    let probing = intervals(plan.interval(), plan.count);
+    let probing = intervals(plan.interval(), plan.trains());
     let round_trip = idle.median_rtt_ms().unwrap_or_default();
     let times = LoadTimes::of(probing, milliseconds(round_trip));
     let BesideLoad {

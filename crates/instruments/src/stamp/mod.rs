@@ -12,6 +12,7 @@ pub(crate) mod reflector;
 mod results;
 mod sender;
 pub(crate) mod tlv;
+mod trains;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;

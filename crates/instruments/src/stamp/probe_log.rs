@@ -88,6 +88,8 @@ pub(crate) struct ReflectorFacts {
     pub(crate) numbers: bool,
     /// Whether it reported the departure of at least one answer.
     pub(crate) follows_up: bool,
+    /// Whether it understands trains, which means that it answers the probes of a train together.
+    pub(crate) knows_trains: bool,
     /// The bytes of an answer that is shorter than RFC 5357 allows.
     pub(crate) truncated: Option<usize>,
     /// The error of its clock that the latest answer states.
@@ -271,6 +273,7 @@ impl ProbeLog {
                     far_end.same_kernel = self.expected == Some(same_clock.response);
                 }
             }
+            TlvKind::Train => far_end.knows_trains = true,
             TlvKind::ExtraPadding | TlvKind::ClassOfService => {}
         });
         counted

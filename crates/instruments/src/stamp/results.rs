@@ -14,6 +14,7 @@ use super::delay::{self, ClockOffset, ClockRelation, ProbeDelays};
 use super::loss::{self, ProbeLosses};
 use super::probe_log::{ProbeAnswer, ProbeLog};
 use super::sender::ProbePlan;
+use super::trains;
 use crate::measured::{self, LOSS_INTERVAL, QUANTILE_INTERVAL, lost_percent, total};
 
 /// The assumed error of a packet's timestamps in each direction, from interrupts and queues of both kernels.
@@ -57,21 +58,48 @@ impl ProbeResults {
 
     /// Returns the results as a measurement.
     pub(crate) fn measurement(&self, plan: &ProbePlan) -> Measurement {
-        Measurement {
+        let mut measurement = Measurement {
             samples: self.samples(),
             figures: self.figures(),
             facts: self.facts(plan),
             paces: self.pace(plan).into_iter().collect(),
             ..Measurement::default()
+        };
+        if plan.has_trains() {
+            self.add_trains(plan.train_length(), &mut measurement);
         }
+        measurement
     }
 
-    /// Compares the time of the last probe with the schedule.
+    /// Compares the time of the last probe with the schedule; with trains, that of the first probe of the last train.
     fn pace(&self, plan: &ProbePlan) -> Option<Pace> {
-        let sent = self.log.probes.len();
-        let last_s = self.at_s(sent.checked_sub(1)?);
-        let interval_s = plan.interval().as_secs_f64();
-        Pace::of_interval(PaceUnit::Packets, interval_s, sent as u64, last_s)
+        let train = plan.train_length();
+        let last = self.log.probes.len().checked_sub(1)?;
+        let first_of_last = last - last % train;
+        let last_s = self.at_s(first_of_last);
+        let sent = first_of_last as u64 + 1;
+        let interval_s = plan.interval().as_secs_f64() / train as f64;
+        Pace::of_interval(PaceUnit::Packets, interval_s, sent, last_s)
+    }
+
+    /// Adds the samples and the figures of trains of `length` probes.
+    fn add_trains(&self, length: usize, measurement: &mut Measurement) {
+        for way in DIRECTIONS {
+            let trains = trains::arrivals(&self.log, length, way);
+            for train in &trains {
+                let samples = train.arrivals.iter().map(|(probe, ms)| {
+                    Sample::new(self.at_s(*probe), Metric::InTrainMs, train.number, *ms).toward(way)
+                });
+                measurement.samples.extend(samples);
+            }
+            let spreads = trains::spreads(&trains);
+            let figures = measured::distribution(Metric::InTrainMs, &spreads, SPREAD);
+            let figures = figures.into_iter().map(|figure| figure.toward(way));
+            measurement.figures.extend(figures);
+        }
+        // The sort is stable, so that the samples of probes that were sent at the same time stay in order.
+        let samples = &mut measurement.samples;
+        samples.sort_by(|one, other| one.at_s.total_cmp(&other.at_s));
     }
 
     /// Returns the one-way delay of a probe in milliseconds, if the clocks are related.
@@ -311,8 +339,13 @@ impl ProbeResults {
 
     /// Returns the facts that define each kind of figure and its interval, and name what is not available.
     fn facts(&self, plan: &ProbePlan) -> BTreeMap<String, String> {
+        let train = if plan.has_trains() {
+            format!("a train of {}", plan.train)
+        } else {
+            "one".to_owned()
+        };
         let probe = format!(
-            "STAMP (RFC 8762), {} payload bytes of UDP, one every {:?}; a probe without an answer within {:?} is lost",
+            "STAMP (RFC 8762), {} payload bytes of UDP, {train} every {:?}; a probe without an answer within {:?} is lost",
             plan.size,
             plan.interval(),
             self.log.timeout()
@@ -336,8 +369,32 @@ impl ProbeResults {
                 format!("{code}: of the probes; the far end sends answers as it is set up"),
             )
         });
-        let facts = facts.into_iter().chain(dscp).chain(self.troubles());
+        let trains = plan
+            .has_trains()
+            .then(|| ("train", self.train(plan.train_length())));
+        let facts = facts.into_iter().chain(dscp).chain(trains);
+        let facts = facts.chain(self.troubles());
         facts.map(|(name, text)| (name.to_owned(), text)).collect()
+    }
+
+    /// Explains the arrivals in trains of `length` probes.
+    fn train(&self, length: usize) -> String {
+        let sent = self.log.probes.len() / length;
+        let complete = |way| trains::spreads(&trains::arrivals(&self.log, length, way)).len();
+        let far_end = match (self.log.far_end.knows_trains, self.log.answers.is_empty()) {
+            (true, _) => {
+                "the far end answers a train when its last probe has arrived, and rtt and host include this wait"
+            }
+            (false, false) => {
+                "the far end does not know trains and answers each probe when it arrives, so that the direction down has each train as the direction up has spread it"
+            }
+            (false, true) => "no answer",
+        };
+        format!(
+            "{length} probes back to back; in_train: the time from the first arrival of a train to each of its arrivals, up at the far end's kernel, down at this one's; figures: of the last arrival, in trains that arrived complete ({} of {sent} up, {} down); {far_end}",
+            complete(Direction::Up),
+            complete(Direction::Down)
+        )
     }
 
     fn network_rtt(&self) -> String {
@@ -466,6 +523,13 @@ const VARIATION: &[Statistic] = &[
     Statistic::P99,
     Statistic::Max,
 ];
+/// The statistics of the time from the first arrival of a train to its last one.
+const SPREAD: &[Statistic] = &[Statistic::Median, Statistic::P90, Statistic::Max];
+
+/// Returns the metric of probes that leave in trains, in addition to [`metrics`].
+pub(crate) fn train_metric() -> MetricRow {
+    MetricRow::new(Metric::InTrainMs, SPREAD).toward(&DIRECTIONS)
+}
 
 /// Returns the metrics of probes. The far end determines for which of them there are figures.
 pub(crate) fn metrics() -> MetricTable {
@@ -536,7 +600,8 @@ mod tests {
     use model::Nanos;
 
     use super::*;
-    use crate::stamp::wire::ErrorEstimate;
+    use crate::stamp::probe_log::AnswerTimes;
+    use crate::stamp::wire::{ErrorEstimate, ProbeReply, ntp};
 
     fn of(values: &[f64], statistic: Statistic) -> Figure {
         distribution(Metric::RttMs, values, [0.0; 2])
@@ -572,15 +637,21 @@ mod tests {
         assert!((low(10, 20) - (without - 30.0)).abs() < 1e-9);
     }
 
-    #[test]
-    fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
-        let plan = ProbePlan {
-            size: 104,
+    /// Returns a plan of 100 probes in trains of `train`, one every millisecond.
+    fn plan(train: u16) -> ProbePlan {
+        ProbePlan {
+            size: 112,
             count: 100,
             interval: Nanos::from_millis(1),
+            train,
             timeout: Some(Nanos::from_secs(1)),
             dscp: None,
-        };
+        }
+    }
+
+    #[test]
+    fn a_sender_that_is_behind_at_the_last_probe_fell_short() {
+        let plan = plan(1);
         let shortfall = |apart| {
             let results = ProbeResults::new(unanswered(apart), None);
             results
@@ -593,6 +664,118 @@ mod tests {
             cause.ends_with("it sent 909 of the requested 1000 packets/s"),
             "{cause}"
         );
+    }
+
+    #[test]
+    fn a_sender_of_trains_is_judged_by_their_first_probes() {
+        let shortfall = |apart: Nanos| {
+            let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
+            for probe in 0..100 {
+                // The probes of a train are 1 us apart.
+                let at = Nanos(1_000_000_000 + probe / 10 * apart.0 + probe % 10 * 1_000);
+                log.send(at, at, ErrorEstimate::from_bits(1));
+            }
+            let measurement = ProbeResults::new(log, None).measurement(&plan(10));
+            measurement.shortfall(Duration::from_micros(10))
+        };
+        assert_eq!(shortfall(Nanos::from_millis(1)), None);
+        let cause = shortfall(Nanos::from_micros(1250)).unwrap();
+        assert!(
+            cause.ends_with("it sent 8000 of the requested 10000 packets/s"),
+            "{cause}"
+        );
+    }
+
+    /// Returns the log of two trains of three probes, 100 ms apart. The arrivals are 2 ms apart up and 5 ms apart down,
+    /// and the answer to the fifth probe is missing.
+    fn of_trains(knows_trains: bool) -> ProbeLog {
+        let error = ErrorEstimate::from_bits(1);
+        let wall = Nanos(1_700_000_000_000_000_000);
+        let mut log = ProbeLog::new(1, 2, Duration::from_secs(1));
+        for probe in 0..6_u64 {
+            let sent = Nanos::from_millis(probe / 3 * 100) + Nanos(probe);
+            let request = log.send(sent, wall + sent, error);
+            let first = probe / 3 * 100 + 20;
+            let [up, down] = [2, 5].map(|apart| Nanos::from_millis(first + probe % 3 * apart));
+            let answer = ProbeReply {
+                sequence: request.sequence,
+                sent: ntp(wall + up),
+                error,
+                ssid: 1,
+                received: ntp(wall + up),
+                request,
+                ttl: 64,
+            };
+            let arrived = AnswerTimes {
+                read: down,
+                kernel: Some(wall + down),
+            };
+            if probe != 4 {
+                log.receive(&mut answer.emit(), arrived);
+            }
+        }
+        log.far_end.knows_trains = knows_trains;
+        log
+    }
+
+    #[test]
+    fn a_train_has_samples_by_its_number_and_figures_if_it_arrived_complete() {
+        let measurement = ProbeResults::new(of_trains(true), None).measurement(&plan(3));
+        let samples = |way: Direction| -> Vec<(u64, f64)> {
+            let of_train = measurement.samples.iter().filter(|sample| {
+                (sample.metric, sample.direction) == (Metric::InTrainMs, Some(way))
+            });
+            of_train
+                .map(|sample| (sample.index, sample.value))
+                .collect()
+        };
+        let up = [(1, 0.0), (1, 2.0), (1, 4.0), (2, 0.0), (2, 4.0)];
+        assert_eq!(samples(Direction::Up), up);
+        let down = [(1, 0.0), (1, 5.0), (1, 10.0), (2, 0.0), (2, 10.0)];
+        assert_eq!(samples(Direction::Down), down);
+        let in_order = |pair: &[Sample]| pair[0].at_s <= pair[1].at_s;
+        assert!(measurement.samples.windows(2).all(in_order));
+        let figures = measurement.figures.iter();
+        let figures: Vec<_> = figures
+            .filter(|figure| figure.metric == Metric::InTrainMs)
+            .map(|figure| (figure.statistic, figure.direction, figure.value))
+            .collect();
+        let of = |way, value| {
+            SPREAD
+                .iter()
+                .map(move |statistic| (*statistic, Some(way), value))
+        };
+        let expected = of(Direction::Up, 4.0).chain(of(Direction::Down, 10.0));
+        assert_eq!(figures, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn probes_that_leave_alone_have_no_trains() {
+        let measurement = ProbeResults::new(of_trains(true), None).measurement(&plan(1));
+        let mut samples = measurement.samples.iter();
+        assert!(samples.all(|sample| sample.metric != Metric::InTrainMs));
+        let mut figures = measurement.figures.iter();
+        assert!(figures.all(|figure| figure.metric != Metric::InTrainMs));
+        assert!(!measurement.facts.contains_key("train"));
+    }
+
+    #[test]
+    fn a_far_end_that_does_not_know_trains_is_named() {
+        let fact = |knows_trains| {
+            let results = ProbeResults::new(of_trains(knows_trains), None);
+            results.measurement(&plan(3)).facts["train"].clone()
+        };
+        for (knows_trains, expected) in [
+            (
+                true,
+                "the far end answers a train when its last probe has arrived",
+            ),
+            (false, "the far end does not know trains"),
+        ] {
+            let fact = fact(knows_trains);
+            assert!(fact.contains(expected), "{fact}");
+            assert!(fact.contains("(1 of 2 up, 1 down)"), "{fact}");
+        }
     }
 
     #[test]

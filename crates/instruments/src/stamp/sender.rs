@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
 use super::probe_log::{AnswerTimes, ProbeLog};
-use super::tlv::{self, HEADER, SameClock, TlvKind};
+use super::tlv::{self, HEADER, LONGEST_TRAIN, SameClock, TRAIN_LENGTH, TlvKind, TrainPlace};
 use super::wire::{BASE, ErrorEstimate};
 use crate::Session;
 use crate::endpoint::{self, Local};
@@ -40,6 +40,11 @@ const EXTENSIONS: [(TlvKind, u16); 3] = [
 ];
 /// The payload in bytes of a probe with all of these extensions.
 pub(crate) const EXTENDED_SIZE: u16 = 104;
+/// The payload in bytes of the shortest probe of a train, which also has the extension with its place.
+const TRAIN_SIZE: usize = EXTENDED_SIZE as usize + HEADER + TRAIN_LENGTH as usize;
+/// The most payload bytes of a train. A send buffer of the usual size (net.core.wmem_default, 212,992 bytes) has room
+/// for its packets at both ends, even if none of them has left yet.
+const MOST_TRAIN_BYTES: usize = 96 << 10;
 
 /// The probes
 #[derive(Args, Clone, Debug, Serialize, Deserialize)]
@@ -53,6 +58,10 @@ pub(crate) struct ProbePlan {
     /// Time between probes: 500us, or a number of seconds
     #[arg(short, long, value_name = "TIME", default_value = "10ms", value_parser = interval)]
     pub(crate) interval: Nanos,
+    /// Probes to send back to back at each interval, up to 64
+    #[arg(long, value_name = "PROBES", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(LONGEST_TRAIN)))]
+    #[serde(default = "single", skip_serializing_if = "is_single")]
+    pub(crate) train: u16,
     /// Count a probe as lost after this time without an answer [default: 2s, and 4 round trips on a long path]
     #[arg(short = 'W', long, value_name = "TIME", value_parser = above_zero)]
     pub(crate) timeout: Option<Nanos>,
@@ -81,10 +90,46 @@ pub(crate) struct Sender {
     start: Nanos,
 }
 
+/// Returns the length of a train in a plan that does not state it.
+fn single() -> u16 {
+    1
+}
+
+/// Returns whether probes do not leave in trains. A plan does not state this length.
+fn is_single(train: &u16) -> bool {
+    *train == single()
+}
+
 impl ProbePlan {
-    /// Returns the time between two probes of the absolute schedule.
+    /// Returns the time between two trains of the absolute schedule, and thus between two probes that leave alone.
     pub(crate) fn interval(&self) -> Duration {
         self.interval.into()
+    }
+
+    /// Returns whether several probes leave back to back.
+    pub(crate) fn has_trains(&self) -> bool {
+        self.train > 1
+    }
+
+    /// Returns the number of probes of a train, which is 1 for probes that leave alone.
+    pub(crate) fn train_length(&self) -> usize {
+        usize::from(self.train).max(1)
+    }
+
+    /// Returns the number of trains. The last one may be shorter than the others.
+    pub(crate) fn trains(&self) -> u32 {
+        self.count.div_ceil(u32::from(self.train).max(1))
+    }
+
+    /// Returns the place of a probe in its train, if probes leave in trains. The probes are numbered from 0.
+    fn place(&self, probe: u32) -> Option<TrainPlace> {
+        let train = u32::from(self.train).max(1);
+        let place = probe % train;
+        let length = train.min(self.count.saturating_sub(probe - place));
+        self.has_trains().then_some(TrainPlace {
+            place: u16::try_from(place).ok()?,
+            length: u16::try_from(length).ok()?,
+        })
     }
 
     /// Returns the time after which an answer over a short path is late and its probe lost (RFC 8762 leaves it to the
@@ -104,22 +149,34 @@ impl ProbePlan {
     /// Returns an error that names possible sizes if not.
     pub(crate) fn check(&self) -> Result<()> {
         let size = usize::from(self.size);
-        if !(BASE..=LONGEST).contains(&size) {
+        let (probe, least) = if self.has_trains() {
+            ("a probe of a train", TRAIN_SIZE)
+        } else {
+            ("a probe", BASE)
+        };
+        if !(least..=LONGEST).contains(&size) {
             bail!(
                 Input,
-                "a probe must have {BASE} to {LONGEST} payload bytes, not {size}"
+                "{probe} must have {least} to {LONGEST} payload bytes, not {size}"
             );
         }
         let base = if self.is_extended() {
-            EXTENDED_SIZE.into()
+            least.max(EXTENDED_SIZE.into())
         } else {
             BASE
         };
         if size != base && size - base < HEADER {
             bail!(
                 Input,
-                "a probe cannot have {size} payload bytes, because padding needs at least {HEADER}: use {base} or {}",
+                "{probe} cannot have {size} payload bytes, because padding needs at least {HEADER}: use {base} or {}",
                 base + HEADER
+            );
+        }
+        if self.has_trains() && self.train_length() * size > MOST_TRAIN_BYTES {
+            bail!(
+                Input,
+                "a train must have at most {MOST_TRAIN_BYTES} payload bytes: with {size} in a probe, use trains of at most {}",
+                counted(MOST_TRAIN_BYTES / size, "probe")
             );
         }
         Ok(())
@@ -197,7 +254,7 @@ impl Sender {
                 if self.log.probes.len() == count {
                     return Ok(());
                 }
-                self.send()?;
+                self.send_train(count)?;
             } else if self.waiter.sleeps(now, Some(due)) {
                 let until = due.min(next_check);
                 let socket = self.socket.as_fd();
@@ -209,16 +266,26 @@ impl Sender {
         Ok(())
     }
 
-    /// Returns when the next probe is due, or when the time-out of the last probe passes.
+    /// Returns when the next train is due, or when the time-out of the last probe passes.
     fn due(&self, count: usize) -> Nanos {
         let sent = self.log.probes.len();
         match self.log.probes.last() {
             Some(_) if sent == count => self.log.deadline(),
             _ => {
                 let interval = self.plan.interval;
-                Nanos(self.start.0 + interval.0.saturating_mul(sent as u64))
+                let trains = sent / self.plan.train_length();
+                Nanos(self.start.0 + interval.0.saturating_mul(trains as u64))
             }
         }
+    }
+
+    /// Sends the next train back to back, up to the last of `count` probes. Reports and answers are read afterwards.
+    fn send_train(&mut self, count: usize) -> Result<()> {
+        let left = count - self.log.probes.len();
+        for _ in 0..left.min(self.plan.train_length()) {
+            self.send()?;
+        }
+        Ok(())
     }
 
     fn send(&mut self) -> Result<()> {
@@ -228,21 +295,7 @@ impl Sender {
         self.packet.clear();
         self.packet.extend(request.emit());
         if self.plan.is_extended() {
-            for (kind, length) in EXTENSIONS {
-                let value = tlv::append(&mut self.packet, kind, length);
-                match kind {
-                    TlvKind::DirectMeasurement => {
-                        value[..4].copy_from_slice(&(request.sequence + 1).to_be_bytes());
-                    }
-                    TlvKind::SameClock => SameClock {
-                        challenge: self.challenge,
-                        response: self.log.proof(),
-                        ..SameClock::default()
-                    }
-                    .emit(value),
-                    _ => {}
-                }
-            }
+            self.extend(request.sequence);
         }
         let padding = usize::from(self.plan.size) - self.packet.len();
         if let Some(padding) = padding.checked_sub(HEADER) {
@@ -266,6 +319,28 @@ impl Sender {
                     });
                 }
             }
+        }
+    }
+
+    /// Appends the extensions of a probe to its packet.
+    fn extend(&mut self, sequence: u32) {
+        for (kind, length) in EXTENSIONS {
+            let value = tlv::append(&mut self.packet, kind, length);
+            match kind {
+                TlvKind::DirectMeasurement => {
+                    value[..4].copy_from_slice(&(sequence + 1).to_be_bytes());
+                }
+                TlvKind::SameClock => SameClock {
+                    challenge: self.challenge,
+                    response: self.log.proof(),
+                    ..SameClock::default()
+                }
+                .emit(value),
+                _ => {}
+            }
+        }
+        if let Some(place) = self.plan.place(sequence) {
+            place.emit(tlv::append(&mut self.packet, TlvKind::Train, TRAIN_LENGTH));
         }
     }
 
@@ -382,26 +457,74 @@ mod tests {
         assert_eq!(SockRef::from(&socket).tos_v4().unwrap(), 184);
     }
 
-    #[test]
-    fn an_impossible_size_is_refused_with_a_possible_one() {
-        let plan = |size| ProbePlan {
+    /// Returns a plan of `count` probes of `size` bytes in trains of `train`.
+    fn plan(size: u16, count: u32, train: u16) -> ProbePlan {
+        ProbePlan {
             size,
-            count: 1,
+            count,
             interval: Nanos::from_millis(1),
+            train,
             timeout: Some(Nanos::from_secs(1)),
             dscp: None,
-        };
-        for size in [44, 48, 60, 104, 108, 65_507] {
-            plan(size).check().unwrap();
         }
-        for (size, instead) in [
-            (43, "44"),
-            (45, "use 44 or 48"),
-            (106, "use 104 or 108"),
-            (65_508, "65507"),
+    }
+
+    #[test]
+    fn an_impossible_size_is_refused_with_a_possible_one() {
+        for (size, train) in [
+            (44, 1),
+            (48, 1),
+            (60, 1),
+            (104, 1),
+            (108, 1),
+            (65_507, 1),
+            (112, 2),
+            (116, 64),
+            (1472, 64),
+            (9000, 10),
         ] {
-            let error = plan(size).check().unwrap_err().to_string();
+            plan(size, 1, train).check().unwrap();
+        }
+        for (size, train, instead) in [
+            (43, 1, "44"),
+            (45, 1, "use 44 or 48"),
+            (106, 1, "use 104 or 108"),
+            (65_508, 1, "65507"),
+            (
+                104,
+                2,
+                "a probe of a train must have 112 to 65507 payload bytes, not 104",
+            ),
+            (113, 2, "use 112 or 116"),
+            (9000, 11, "use trains of at most 10 probes"),
+            (65_507, 2, "use trains of at most 1 probe"),
+        ] {
+            let error = plan(size, 1, train).check().unwrap_err().to_string();
             assert!(error.contains(instead), "{error}");
         }
+    }
+
+    #[test]
+    fn the_last_train_may_be_shorter() {
+        let plan = plan(112, 7, 3);
+        let places: Vec<_> = (0..7)
+            .map(|probe| plan.place(probe).unwrap())
+            .map(|place| (place.place, place.length))
+            .collect();
+        let expected = [(0, 3), (1, 3), (2, 3), (0, 3), (1, 3), (2, 3), (0, 1)];
+        assert_eq!(places, expected);
+        assert_eq!(plan.trains(), 3);
+    }
+
+    #[test]
+    fn probes_that_leave_alone_have_no_place_and_a_plan_does_not_state_it() {
+        let alone = plan(112, 7, 1);
+        assert_eq!((alone.place(3), alone.trains()), (None, 7));
+        let stated = serde_json::to_value(&alone).unwrap();
+        assert_eq!(stated.get("train"), None);
+        let read: ProbePlan = serde_json::from_value(stated).unwrap();
+        assert_eq!(read.train, 1);
+        let stated = serde_json::to_value(plan(112, 7, 10)).unwrap();
+        assert_eq!(stated["train"], 10);
     }
 }

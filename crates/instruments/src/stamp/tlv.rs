@@ -17,6 +17,11 @@ const MALFORMED: u8 = 0x40;
 /// Flag I: the integrity could not be verified.
 const INTEGRITY: u8 = 0x20;
 
+/// The most probes of a train. A reflector holds no more requests of a session.
+pub(crate) const LONGEST_TRAIN: u16 = 64;
+/// The bytes of the value of [`TlvKind::Train`].
+pub(crate) const TRAIN_LENGTH: u16 = 4;
+
 /// The types of RFC 8972 section 5.1 that farwire processes, and its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr)]
 #[repr(u8)]
@@ -32,6 +37,8 @@ pub(crate) enum TlvKind {
     /// Proof that both ends read the same clock, and the losses of the reflector's socket. It is one of the types for
     /// experiments (section 5.1).
     SameClock = 251,
+    /// The place of a probe in its train. It is one of the types for private use (section 5.1).
+    Train = 252,
 }
 
 /// One extension of a packet.
@@ -53,6 +60,7 @@ impl TlvKind {
             Self::DirectMeasurement => Some(12),
             Self::FollowUpTelemetry => Some(16),
             Self::SameClock => Some(20),
+            Self::Train => Some(TRAIN_LENGTH.into()),
         }
     }
 }
@@ -136,6 +144,27 @@ pub(crate) fn read(packet: &mut [u8], mut see: impl FnMut(TlvKind, &[u8])) {
     }
 }
 
+/// Returns the value of the first extension of this type in a request. `None` means that there is none, or that an
+/// extension before it is malformed.
+fn find(request: &[u8], wanted: TlvKind) -> Option<&[u8]> {
+    let mut rest = request.get(BASE..)?;
+    loop {
+        let (header, after) = rest.split_first_chunk::<HEADER>()?;
+        let [_, number, high, low] = *header;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let (value, next) = after.split_at_checked(length)?;
+        let kind = TlvKind::from_repr(number);
+        let due = kind.and_then(TlvKind::length);
+        if due.is_some_and(|due| due != length) {
+            return None;
+        }
+        if kind == Some(wanted) {
+            return Some(value);
+        }
+        rest = next;
+    }
+}
+
 /// Follow-Up Telemetry: an answer and the time of its departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FollowUp {
@@ -191,6 +220,41 @@ impl SameClock {
     /// Writes the value of the extension.
     pub(crate) fn emit(&self, mut value: &mut [u8]) {
         self.put(&mut value);
+    }
+}
+
+/// farwire's extension for trains, which are probes that leave back to back: the place of a probe in its train. A
+/// reflector that understands it answers the probes of a train together, so that its answers are a train, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrainPlace {
+    /// The place of the probe, from 0.
+    pub(crate) place: u16,
+    /// The number of probes of the train, at most [`LONGEST_TRAIN`].
+    pub(crate) length: u16,
+}
+
+wire_order!(TrainPlace: place, length);
+
+impl TrainPlace {
+    /// Parses the value of the extension. `None` means that there is no such place, or that the train is too long.
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let found = (value.len() == usize::from(TRAIN_LENGTH)).then(|| Self::get(&mut &value[..]));
+        found.filter(|found| found.place < found.length && found.length <= LONGEST_TRAIN)
+    }
+
+    /// Returns the place of a request, if it belongs to a train.
+    pub(crate) fn of(request: &[u8]) -> Option<Self> {
+        Self::parse(find(request, TlvKind::Train)?)
+    }
+
+    /// Writes the value of the extension.
+    pub(crate) fn emit(&self, mut value: &mut [u8]) {
+        self.put(&mut value);
+    }
+
+    /// Returns whether it is the last place of the train.
+    pub(crate) fn is_last(self) -> bool {
+        self.place + 1 == self.length
     }
 }
 
@@ -280,6 +344,49 @@ mod tests {
         clock.emit(&mut value);
         assert_eq!(SameClock::parse(&value), Some(clock));
         assert_eq!(SameClock::parse(&value[1..]), None);
+        let place = TrainPlace {
+            place: 9,
+            length: 10,
+        };
+        let mut value = [0; 4];
+        place.emit(&mut value);
+        assert_eq!(value, [0, 9, 0, 10]);
+        assert_eq!(TrainPlace::parse(&value), Some(place));
+        assert!(place.is_last());
+        assert_eq!(TrainPlace::parse(&value[1..]), None);
+    }
+
+    #[test]
+    fn a_train_has_a_possible_place_and_length() {
+        for (value, is_possible) in [
+            ([0, 0, 0, 1], true),
+            ([0, 63, 0, 64], true),
+            ([0, 0, 0, 0], false),
+            ([0, 10, 0, 10], false),
+            ([0, 0, 0, 65], false),
+            ([255, 255, 255, 255], false),
+        ] {
+            let found = TrainPlace::parse(&value);
+            assert_eq!(found.is_some(), is_possible, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_of_a_train_is_found_behind_other_extensions() {
+        let train = [0x80, 252, 0, 4, 0, 2, 0, 5];
+        let place = Some(TrainPlace {
+            place: 2,
+            length: 5,
+        });
+        let of = |before: &[u8]| TrainPlace::of(&packet(&[before, &train].concat()));
+        assert_eq!(of(&[]), place);
+        assert_eq!(of(&[0x80, 99, 0, 2, 7, 8, 0x80, 1, 0, 1, 5]), place);
+        // A class of service has 4 bytes: processing ends there, as it does when the answer is written.
+        assert_eq!(of(&[0x80, 4, 0, 2, 1, 2]), None);
+        // The length exceeds the packet.
+        assert_eq!(of(&[0x80, 99, 0, 200]), None);
+        assert_eq!(TrainPlace::of(&packet(&train[..7])), None);
+        assert_eq!(TrainPlace::of(&[0; BASE - 1]), None);
     }
 
     proptest! {
@@ -287,6 +394,7 @@ mod tests {
         fn any_extensions_are_parsed_to_their_end(tlvs in prop::collection::vec(any::<u8>(), 0..200)) {
             let (out, _) = reflected(&tlvs);
             prop_assert_eq!(out.len(), tlvs.len());
+            TrainPlace::of(&packet(&tlvs));
             read(&mut packet(&tlvs), |kind, value| {
                 assert!(kind.length().is_none_or(|due| due == value.len()));
             });

@@ -1,5 +1,6 @@
 //! STAMP's stateful session reflector (RFC 8762 section 4.3, RFC 8972).
 
+mod held;
 mod sessions;
 
 use crate::error::{Error, Result};
@@ -12,6 +13,7 @@ use model::Nanos;
 use netio::clock::{self, WallClock};
 use netio::{Arrival, SendReport, TimestampedUdp};
 
+use self::held::{HeldRequest, HeldRequests};
 use self::sessions::{ClockReading, EndedSession, SessionKey, Sessions};
 use crate::endpoint::{self, Local};
 use crate::measured::total;
@@ -53,6 +55,7 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
     let mut reflector = Reflector {
         socket,
         sessions: Sessions::new(&limits, address.port()),
+        held: HeldRequests::new(),
         departing: VecDeque::new(),
         error: ErrorEstimate::of(WallClock::now()),
         maintained: clock::now(),
@@ -68,6 +71,8 @@ pub(crate) fn bind(bind: Option<&Local>, port: u16, shared: Arc<Shared>) -> Resu
 struct Reflector {
     socket: TimestampedUdp,
     sessions: Sessions,
+    /// The requests of trains whose last probe is to come.
+    held: HeldRequests,
     /// The kernel's identifiers of answers whose departure is not known yet.
     departing: VecDeque<(u32, SessionKey, u32)>,
     error: ErrorEstimate,
@@ -85,32 +90,51 @@ impl Reflector {
         netio::ask_for_short_slices();
         let mut buffer = vec![0; LONGEST];
         while !self.shared.stopping() {
-            await_input(
-                &self.socket,
-                &self.shared,
-                Some(MAINTENANCE_INTERVAL.into()),
-            );
+            // The wait of poll(2) is cut to whole milliseconds.
+            let held = self.held.wait(clock::now()) + Nanos::from_millis(1);
+            let longest = MAINTENANCE_INTERVAL.min(held);
+            await_input(&self.socket, &self.shared, Some(longest.into()));
             self.read_departures();
             // An error concerns an earlier answer whose receiver is gone, and can be ignored.
             while let Ok(Some(arrival)) = self.socket.receive(&mut buffer) {
-                self.answer(&mut buffer, &arrival);
-                // The check for emptiness saves a system call per answer.
-                while !self.departing.is_empty() && self.read_departure() {}
+                self.receive(&mut buffer, &arrival);
                 if self.shared.stopping() {
                     break;
                 }
             }
+            let overdue = self.held.overdue(clock::now());
+            self.answer_held(overdue);
             self.maintain();
         }
+        let rest = self.held.overdue(Nanos::MAX);
+        self.answer_held(rest);
         let ended = self.sessions.end();
         self.report(clock::now(), &ended);
     }
 
-    fn answer(&mut self, buffer: &mut [u8], arrival: &Arrival) {
+    /// Processes the request at the start of `buffer`: answers it, or lets it wait for the last probe of its train.
+    fn receive(&mut self, buffer: &mut [u8], arrival: &Arrival) {
         if !self.shared.check_allowed("stamp", arrival.source) {
             return;
         }
         self.update_drops(arrival.dropped);
+        let request = &buffer[..arrival.length];
+        let order = self.held.receive(request, arrival, clock::now());
+        self.answer_held(order.earlier);
+        if !order.waits {
+            self.answer(buffer, arrival);
+        }
+    }
+
+    /// Answers requests that have waited, back to back.
+    fn answer_held(&mut self, requests: Vec<HeldRequest>) {
+        for mut request in requests {
+            self.answer(&mut request.packet, &request.arrival);
+        }
+    }
+
+    /// Answers the request at the start of `buffer`.
+    fn answer(&mut self, buffer: &mut [u8], arrival: &Arrival) {
         let wall = clock::wall();
         let clock = ClockReading {
             now: clock::now(),
@@ -131,6 +155,8 @@ impl Reflector {
             // The kernel's identifiers start again. The sender sees a loss on the way back.
             Err(_) => self.departing.clear(),
         }
+        // The session's next answer states this departure. The check for emptiness saves a system call per answer.
+        while !self.departing.is_empty() && self.read_departure() {}
     }
 
     /// Reads why the socket dropped requests, if it dropped more of them.

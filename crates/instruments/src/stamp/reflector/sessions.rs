@@ -14,7 +14,7 @@ use crate::service::{
     ClientKey, DirectionTraffic, PacketLoss, ServiceLimits, TestRow, TestTraffic, canonical,
 };
 use crate::stamp::kernel::KernelIdentity;
-use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind};
+use crate::stamp::tlv::{self, FollowUp, SOFTWARE, SameClock, TlvKind, TrainPlace};
 use crate::stamp::wire::{
     BASE, ErrorEstimate, PORT, ProbeReply, ProbeRequest, SHORTEST_ANSWER, ntp,
 };
@@ -320,6 +320,12 @@ impl Sessions {
             let Some(kind) = tlv.kind() else { return };
             match kind {
                 TlvKind::ExtraPadding => {}
+                TlvKind::Train => {
+                    // `HeldRequests` does what it asks for. An impossible place is not understood.
+                    if TrainPlace::parse(tlv.value).is_none() {
+                        return;
+                    }
+                }
                 TlvKind::ClassOfService => tos = class_of_service(tlv.value, arrival.tos),
                 TlvKind::DirectMeasurement => {
                     // The sender's count stays in place. Every request of a session is answered, so that both counts
@@ -703,6 +709,7 @@ mod tests {
         let kernel = KernelIdentity::current().unwrap();
         same_clock[7] = 42;
         same_clock[8..16].copy_from_slice(&kernel.proof(42).to_be_bytes());
+        tlv::append(&mut packet, TlvKind::Train, 4).copy_from_slice(&[0, 9, 0, 10]);
         let length = packet.len();
         let mut sessions = sessions();
         sessions.overflowed = 5;
@@ -718,6 +725,17 @@ mod tests {
         let clock = SameClock::parse(&values[2].1).unwrap();
         assert_eq!(clock.response, kernel.response(42));
         assert_eq!(clock.overflowed, 5);
+        assert_eq!(values[3], (TlvKind::Train, vec![0, 9, 0, 10]));
+    }
+
+    #[test]
+    fn an_impossible_train_is_not_understood() {
+        let mut packet = request(0, 1);
+        tlv::append(&mut packet, TlvKind::Train, 4).copy_from_slice(&[0, 10, 0, 10]);
+        ask(&mut sessions(), &mut packet, 5000, SECOND).unwrap();
+        let mut kinds = Vec::new();
+        tlv::read(&mut packet, |kind, _| kinds.push(kind));
+        assert!(kinds.is_empty(), "{kinds:?}");
     }
 
     proptest! {
