@@ -267,6 +267,7 @@ mod tests {
             delay: None,
             loss: None,
             bottleneck: None,
+            light: None,
             mtu: None,
         };
         let fit = LinkFit {

@@ -37,6 +37,8 @@ impl LinkFit {
                 }),
                 loss: loss(&shown(&all, |one| one.loss)),
                 bottleneck: bottleneck(&shown(&all, |one| one.bottleneck.clone())),
+                // The times of several sessions are no light load together.
+                light: None,
                 mtu: of_most(&all, |one| one.mtu),
             }
         };
@@ -230,6 +232,7 @@ mod tests {
                 rate_evidence: String::new(),
                 evidence: String::new(),
             }),
+            light: None,
             mtu: None,
         };
         LinkFit {

@@ -1,5 +1,7 @@
 //! The comparison of a path with the fitted link: the same measurement through both, side by side.
 
+mod bursts;
+
 use conditions::Direction;
 use record::{Measurement, Metric, Phase, Statistic};
 use serde::Serialize;
@@ -9,6 +11,8 @@ use stats::order_statistics::{quantile, sorted};
 use crate::DIRECTIONS;
 use crate::distance::{Distance, between_halves, distances};
 use crate::observations::{ProbeSession, index};
+
+pub use bursts::{BurstComparison, burst_spreads};
 
 /// The error up to which a link may represent a path.
 const CLOSE_PERCENT: f64 = 10.0;
@@ -38,6 +42,9 @@ pub struct Comparison {
     pub delays: Vec<DelayComparison>,
     /// The throughput of each load.
     pub throughput: Vec<ThroughputComparison>,
+    /// Short trains of packets on the idle path in each direction; empty unless enough arrived complete.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bursts: Vec<BurstComparison>,
     /// The losses of the idle path in each direction, or of round trips where no direction is known.
     pub losses: Vec<LossComparison>,
     /// The seconds for which both were measured without a load.
@@ -126,17 +133,19 @@ impl Comparison {
             .flat_map(|(phase, _)| DIRECTIONS.map(|way| (phase, way)))
             .filter_map(|(phase, way)| ThroughputComparison::of(path, link, phase, way))
             .collect();
+        let bursts = BurstComparison::all([path, link]);
         let losses = LossComparison::all(path, link);
         let both_s = |phase| span_s(path, phase).min(span_s(link, phase));
         let idle_s = both_s(Phase::Idle);
         let loaded = delays.iter().filter(|one| one.phase != Phase::Idle);
         let loaded_s = loaded.map(|one| both_s(one.phase)).reduce(f64::min);
         let loaded_s = loaded_s.unwrap_or_default();
-        let (different, mut statement) = statement(&delays, &throughput, &losses);
+        let (different, mut statement) = statement(&delays, &throughput, &bursts, &losses);
         statement += &horizon(idle_s, loaded_s);
         Self {
             delays,
             throughput,
+            bursts,
             losses,
             idle_s,
             loaded_s,
@@ -397,11 +406,12 @@ pub fn one_way_delays(measured: [&Measurement; 2], way: Direction) -> [Vec<f64>;
     })
 }
 
-/// Returns the seconds between the first and the last sample of a phase; 0 without a sample.
+/// Returns the seconds between the first and the last sample of a phase; 0 without a sample. Trains of packets do not
+/// count, because their times are those of another measurement.
 fn span_s(measurement: &Measurement, phase: Phase) -> f64 {
     let samples = measurement.samples.iter();
     let times = samples
-        .filter(|sample| sample.phase == Some(phase))
+        .filter(|sample| sample.phase == Some(phase) && sample.metric != Metric::InTrainMs)
         .map(|sample| sample.at_s);
     let [first, last] = times.fold([f64::INFINITY, f64::NEG_INFINITY], |[first, last], at_s| {
         [first.min(at_s), last.max(at_s)]
@@ -453,6 +463,7 @@ impl Compared {
 fn statement(
     delays: &[DelayComparison],
     throughput: &[ThroughputComparison],
+    bursts: &[BurstComparison],
     losses: &[LossComparison],
 ) -> (Vec<String>, String) {
     let name = |phase| {
@@ -478,6 +489,7 @@ fn statement(
             .reduce(f64::max);
         all.extend(worst.map(|worst| Compared::new(&format!("throughput {}", way.name()), worst)));
     }
+    all.extend(bursts.iter().map(BurstComparison::compared));
     let mut undecided = Vec::new();
     for one in losses {
         let name = one.name();

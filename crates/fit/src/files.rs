@@ -15,6 +15,7 @@ use crate::observations::{
     LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession, UDP_HEADERS, index,
 };
 use crate::over_time::OverTime;
+use crate::trains::{Train, TrainSession};
 
 /// The L2 bytes of a ping of the usual size over IPv4.
 const USUAL_PING: u32 = 14 + 84;
@@ -228,6 +229,7 @@ fn is_plausible(observed: &PathObservations) -> bool {
     let mut loaded = observed.loaded.iter();
     let mut throughput = observed.throughput.iter();
     is_session(&observed.idle)
+        && are_trains(&observed.trains)
         && loaded.all(|one| {
             is_session(&one.probes)
                 && is_load(&one.load)
@@ -241,6 +243,24 @@ fn is_plausible(observed: &PathObservations) -> bool {
             .into_iter()
             .flatten()
             .all(|mtu| mtu >= LEAST_MTU)
+}
+
+/// Returns whether a network may have delivered these trains.
+fn are_trains(session: &TrainSession) -> bool {
+    let are_arrivals = |arrivals: &Vec<f64>| {
+        let mut times = arrivals.iter();
+        arrivals.len() <= session.length
+            && arrivals.is_sorted()
+            && times.all(|ms| (0.0..=LONGEST_MS).contains(ms))
+    };
+    let is_train = |train: &Train| {
+        train.at_s.abs() <= LONGEST_S && train.arrivals_ms.iter().all(are_arrivals)
+    };
+    let in_order = |pair: &[Train]| pair[0].at_s <= pair[1].at_s;
+    session.is_empty()
+        || (session.wire_bytes > 0
+            && session.trains.windows(2).all(in_order)
+            && session.trains.iter().all(is_train))
 }
 
 /// Refuses observations that are too few to describe a path, or that no network has.
@@ -857,6 +877,36 @@ mod tests {
         assert_eq!(observed.idle.probes.len(), 20);
         let text = serde_json::to_string(&observed).unwrap();
         assert_eq!(read(&text).unwrap(), observed);
+    }
+
+    #[test]
+    fn trains_that_no_network_delivers_are_refused() {
+        let observed = |arrivals_ms: &[f64]| {
+            let train = |at_s| Train {
+                at_s,
+                arrivals_ms: [vec![0.0], arrivals_ms.to_vec()],
+            };
+            let observed = PathObservations {
+                trains: TrainSession {
+                    wire_bytes: 1400,
+                    length: 3,
+                    trains: vec![train(0.0), train(0.1)],
+                },
+                ..read(&pings(20, |_| false)).unwrap()
+            };
+            read(&serde_json::to_string(&observed).unwrap())
+        };
+        let right = observed(&[0.0, 1.0, 2.0]).unwrap();
+        assert_eq!(right.trains.spreads(Direction::Down), [2.0; 2]);
+        for wrong in [
+            &[0.0, 2.0, 1.0][..],
+            &[0.0, 1.0, 2.0, 3.0],
+            &[-1.0, 0.0],
+            &[0.0, 1e9],
+        ] {
+            let refused = observed(wrong).unwrap_err();
+            assert_eq!(refused, FileError::Implausible, "{wrong:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod files;
 mod full;
 mod growth;
 mod held_out;
+mod light_load;
 mod loss;
 mod mtu;
 mod observations;
@@ -25,19 +26,21 @@ mod profile;
 mod queue;
 #[cfg(test)]
 mod simulated;
+mod trains;
 mod varying_delay;
 mod varying_rate;
 
 pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
 pub use comparison::{
-    Comparison, DelayComparison, LossComparison, LossRunComparison, ThroughputComparison, goodput,
-    one_way_delays, round_trips,
+    BurstComparison, Comparison, DelayComparison, LossComparison, LossRunComparison,
+    ThroughputComparison, burst_spreads, goodput, one_way_delays, round_trips,
 };
 pub use delay::{DelayFit, JitterFit, JitterLaw};
 pub use distance::{Distance, distances};
 pub use estimate::Estimate;
 pub use files::{FileError, day_of, read, read_record};
+pub use light_load::LightLoadFit;
 pub use loss::LossFit;
 pub use observations::{
     Intensity, LoadTraffic, LoadedSession, Marks, PathObservations, Probe, ProbeSession,
@@ -46,6 +49,7 @@ pub use over_time::OverTime;
 pub use parameters::{IntervalKind, Parameter};
 pub use profile::Origin;
 pub use queue::QueueKind;
+pub use trains::{Train, TrainSession};
 
 use conditions::Direction;
 
@@ -76,6 +80,8 @@ pub struct DirectionFit {
     pub loss: Option<LossFit>,
     /// The rate and its queue. `None` if no load filled the path.
     pub bottleneck: Option<Bottleneck>,
+    /// The light load beside a rate that varies; `None` without trains of packets on the idle path.
+    pub light: Option<LightLoadFit>,
     /// The longest packet that passes, in L3 bytes; `None` if it was not measured.
     pub mtu: Option<Estimate>,
 }
@@ -98,9 +104,13 @@ impl LinkFit {
             true => DelayFit::of_one_way(&observed.idle, way, way.choose(served_up, served_down)),
             false => DelayFit::of_half(&observed.idle, served_up.and(served_down)),
         };
+        let light = |way: Direction, bottleneck: &Option<Bottleneck>| {
+            LightLoadFit::of(observed, way, bottleneck.as_ref()?)
+        };
         let direction = |way, (loss, bottleneck)| DirectionFit {
             delay: delay(way),
             loss,
+            light: light(way, &bottleneck),
             bottleneck,
             mtu: way.choose(mtu::up(observed), mtu::down(observed)),
         };

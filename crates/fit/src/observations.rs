@@ -11,6 +11,7 @@ use stats::order_statistics::{quantile, sorted};
 use crate::DIRECTIONS;
 use crate::estimate::Estimate;
 use crate::over_time::OverTime;
+use crate::trains::TrainSession;
 
 /// The headers of Ethernet, IPv4 and UDP in bytes, without FCS.
 pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
@@ -43,6 +44,9 @@ pub struct PathObservations {
     /// The throughput of a direction over time, in bit/s, from a table, or from a capture in which the direction was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throughput: Vec<(Direction, OverTime)>,
+    /// Trains of packets on the idle path.
+    #[serde(default, skip_serializing_if = "TrainSession::is_empty")]
+    pub trains: TrainSession,
     /// The packets in each direction, up first, that were marked for congestion (ECN) between both ends of a capture.
     #[serde(default, skip_serializing_if = "is_unmarked")]
     pub marked: [Marks; 2],
@@ -466,7 +470,7 @@ pub(crate) fn index(way: Direction) -> usize {
 }
 
 /// Returns the payload of a probe in bytes, which the facts of `probe` and of `ping` state: `1400 payload bytes`.
-fn payload(measurement: &Measurement) -> u32 {
+pub(crate) fn payload(measurement: &Measurement) -> u32 {
     let facts = ["probe", "rtt"].into_iter();
     let mut stated = facts.filter_map(|name| {
         let (before, _) = measurement.facts.get(name)?.split_once(" payload bytes")?;

@@ -1,11 +1,13 @@
 //! The fitted parameters as rows, each with its interval and the evidence behind it.
 
 use conditions::Direction;
+use record::quantity::number;
 use serde::Serialize;
 
 use crate::bottleneck::Bottleneck;
 use crate::delay::{DelayFit, JitterFit, JitterLaw};
 use crate::estimate::Estimate;
+use crate::light_load::{FEWEST_TRAINS, LightLoadFit};
 use crate::loss::LossFit;
 use crate::profile::ASSUMED_POLICER_BURST;
 use crate::queue::QueueKind;
@@ -143,6 +145,7 @@ impl DirectionFit {
                 "no load that exceeds the rate was observed".to_owned(),
             )),
         }
+        rows.extend(self.light.as_ref().map(light_load));
         rows.extend(self.mtu.map(|mtu| {
             let evidence = way.choose(
                 "what this host's kernel knows after the loads; packets of the least length arrived",
@@ -321,6 +324,43 @@ fn bottleneck(fit: &Bottleneck) -> Vec<Parameter> {
     rows
 }
 
+/// Returns the row of a light load.
+fn light_load(fit: &LightLoadFit) -> Parameter {
+    let name = "light load";
+    let trains = format!(
+        "{} trains of {} packets on the idle path",
+        fit.trains, fit.packets
+    );
+    if fit.has_few_trains() {
+        let evidence =
+            format!("only {trains} arrived complete, and at least {FEWEST_TRAINS} are needed");
+        return Parameter::word(name, NOT_LEARNT, evidence);
+    }
+    let full = in_mbit(fit.full);
+    if fit.is_different() {
+        let evidence = format!(
+            "the median of {trains}; a full load has {full}, and the link delivers a train as this path does"
+        );
+        let mbit = fit.rate.map(|rate| rate / 1e6);
+        return Parameter::number(name, mbit, "Mbit/s", evidence);
+    }
+    let evidence = format!(
+        "the median of {trains} is {}, and that of the full load {full}: no difference beyond chance and beyond a fifth was found",
+        in_mbit(fit.rate)
+    );
+    Parameter::word(name, "as the full load", evidence)
+}
+
+/// Writes a rate in Mbit/s with its interval.
+fn in_mbit(rate: Estimate) -> String {
+    let mbit = |rate: f64| number(rate / 1e6);
+    let interval = match rate.known_interval() {
+        Some([low, high]) => format!("{} to {}", mbit(low), mbit(high)),
+        None => "too few independent samples for an interval".to_owned(),
+    };
+    format!("{} Mbit/s ({interval})", mbit(rate.value))
+}
+
 impl JitterLaw {
     /// Returns its name in files of conditions.
     pub fn name(self) -> &'static str {
@@ -328,5 +368,78 @@ impl JitterLaw {
             Self::Uniform => "uniform",
             Self::Normal => "normal",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::over_time::OverTime;
+
+    /// Returns the row of a light load of 4 Mbit/s beside a full one of 10 Mbit/s.
+    fn row(trains: usize, rate: Estimate, is_different: bool) -> Parameter {
+        let windows = OverTime {
+            every_s: 1.0,
+            values: vec![0.0; 2],
+        };
+        let down = DirectionFit {
+            delay: None,
+            loss: None,
+            bottleneck: None,
+            light: Some(LightLoadFit {
+                rate,
+                full: Estimate::within(10e6, 5e5),
+                packets: 10,
+                trains,
+                deliveries_ms: is_different.then_some(windows).into_iter().collect(),
+                probe_ms: 0.1,
+            }),
+            mtu: None,
+        };
+        let up = DirectionFit {
+            light: None,
+            ..down.clone()
+        };
+        let fit = LinkFit {
+            up,
+            down,
+            one_way: true,
+            duplicated_percent: None,
+            sessions: 1,
+        };
+        let mut rows = fit.parameters().into_iter();
+        let row = rows.find(|row| row.name == "light load").unwrap();
+        assert_eq!(row.direction, Some(Direction::Down));
+        assert!(rows.all(|row| row.name != "light load"));
+        row
+    }
+
+    #[test]
+    fn a_light_load_that_differs_has_its_rate_and_states_the_full_one() {
+        let found = row(200, Estimate::within(4e6, 1e5), true);
+        let mbit = found.estimate.unwrap();
+        assert_eq!((mbit.value, found.unit, found.word), (4.0, "Mbit/s", None));
+        assert!((mbit.interval[0] - 3.9).abs() < 1e-9, "{mbit:?}");
+        assert_eq!(found.interval_kind, IntervalKind::OfValue);
+        let expected = "the median of 200 trains of 10 packets on the idle path; a full load has 10.00 Mbit/s (9.500 to 10.50), and the \
+                        link delivers a train as this path does";
+        assert_eq!(found.evidence, expected);
+    }
+
+    #[test]
+    fn a_light_load_that_does_not_differ_is_told_from_one_that_was_not_shown() {
+        let same = row(200, Estimate::within(9e6, 1e6), false);
+        assert_eq!(same.estimate, None);
+        assert_eq!(same.word.as_deref(), Some("as the full load"));
+        let expected = "the median of 200 trains of 10 packets on the idle path is 9.000 Mbit/s (8.000 to 10.00), and that of \
+                        the full load 10.00 Mbit/s (9.500 to 10.50): no difference beyond chance and beyond a fifth was found";
+        assert_eq!(same.evidence, expected);
+        let similar = row(200, Estimate::with_known(4e6, None), false);
+        let expected = "4.000 Mbit/s (too few independent samples for an interval)";
+        assert!(similar.evidence.contains(expected), "{similar:?}");
+        let few = row(19, Estimate::within(4e6, 1e5), false);
+        assert_eq!(few.word.as_deref(), Some(NOT_LEARNT));
+        let expected = "only 19 trains of 10 packets on the idle path arrived complete, and at least 20 are needed";
+        assert_eq!(few.evidence, expected);
     }
 }

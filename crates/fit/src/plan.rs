@@ -26,6 +26,14 @@ pub const READING_S: f64 = 0.1;
 const GENTLE_PACKETS: f64 = 60.0;
 /// The least and the largest share by which a gentle load exceeds the rate.
 const GENTLE_SHARE: [f64; 2] = [0.015, 0.3];
+/// The packets of a train that is sent on the idle path of which a direction varies.
+pub const TRAIN: u32 = 10;
+/// The L2 bytes of a packet of a train without FCS. An opportunity of a link with a light load serves as many.
+pub const TRAIN_WIRE_BYTES: u32 = 1400;
+/// The time between two trains, as a multiple of the time that a train takes at the slowest rate.
+const BETWEEN_TRAINS: f64 = 10.0;
+/// The least and the longest time between two trains in milliseconds. A path that stops has no rate for a train.
+const TRAIN_INTERVAL_MS: [f64; 2] = [100.0, 10_000.0];
 /// The sessions of probes on the idle path, each as long as the probes beside a load: one before the search, and one
 /// before each load.
 const IDLE_SESSIONS: f64 = 5.0;
@@ -162,6 +170,16 @@ pub fn gentle(rate: f64, wire_bytes: u32) -> f64 {
     rate * (1.0 + excess.clamp(GENTLE_SHARE[0], GENTLE_SHARE[1]))
 }
 
+/// Returns the time between two trains on a path whose slowest rate is this one in bit/s, in seconds: ten times the
+/// time that a train needs at that rate, so that a path is idle for nine tenths of the time, but at least 0.1 s and at
+/// most 10 s, rounded up to whole milliseconds.
+pub fn train_interval_s(slowest_rate: f64) -> f64 {
+    let [least_ms, longest_ms] = TRAIN_INTERVAL_MS;
+    let train_ms = 8e3 * f64::from(TRAIN * TRAIN_WIRE_BYTES) / slowest_rate.max(1.0);
+    let between_ms = (BETWEEN_TRAINS * train_ms).clamp(least_ms, longest_ms);
+    between_ms.ceil() / 1e3
+}
+
 #[cfg(test)]
 mod tests {
     use conditions::Direction;
@@ -259,5 +277,14 @@ mod tests {
         assert!((gentle(20e6, 1442) / 20e6 - 1.0346).abs() < 0.001);
         assert!((gentle(200e6, 1442) / 200e6 - 1.015).abs() < 1e-6);
         assert!((gentle(1e6, 1442) / 1e6 - 1.3).abs() < 1e-6);
+    }
+
+    #[test]
+    fn trains_leave_the_path_idle_for_most_of_the_time() {
+        // A train of 112,000 bits takes 112 ms at 1 Mbit/s.
+        assert_eq!(train_interval_s(1e6), 1.12);
+        assert_eq!(train_interval_s(3e6), 0.374);
+        assert_eq!(train_interval_s(1e9), 0.1);
+        assert_eq!(train_interval_s(0.0), 10.0);
     }
 }

@@ -1,5 +1,7 @@
 //! The fitted link as a file of conditions, in which every number names its source and its interval.
 
+mod two_traces;
+
 use std::fmt::Write as _;
 
 use conditions::Direction;
@@ -122,9 +124,17 @@ impl LinkFit {
         } else {
             "half of the round trip: "
         };
+        let rates = fit.bottleneck.as_ref();
+        let rates = rates.and_then(|found| found.over_time.as_ref());
+        let light = fit.light.as_ref().filter(|light| light.is_different());
+        let both_loads = rates.zip(light);
         let mut lines = Vec::new();
         if let Some(found) = &fit.delay {
-            lines.extend(delay(found, half));
+            // A light load states the delay, too.
+            if both_loads.is_none() && found.over_time.is_none() {
+                lines.push(line("delay", ms(found.ms.value), half, found.ms, ms));
+            }
+            lines.extend(variation(found));
         }
         lines.extend(fit.loss.as_ref().and_then(loss));
         if let Some(duplicated) = self.duplicated_percent {
@@ -140,11 +150,14 @@ impl LinkFit {
         if let Some(found) = &fit.bottleneck {
             lines.extend(bottleneck(found));
         }
-        let rates = fit.bottleneck.as_ref();
-        let rates = rates.and_then(|found| found.over_time.as_ref());
-        let delays = fit.delay.as_ref();
-        let delays = delays.and_then(|found| found.over_time.as_ref());
-        lines.extend(over_time(rates, delays, half));
+        lines.extend(match both_loads {
+            Some((rates, light)) => Some(two_traces::line(rates, light, fit.delay.as_ref(), half)),
+            None => {
+                let delays = fit.delay.as_ref();
+                let delays = delays.and_then(|found| found.over_time.as_ref());
+                over_time(rates, delays, half)
+            }
+        });
         if let Some(mtu) = fit.mtu.filter(|mtu| mtu.value < ETHERNET_MTU) {
             lines.push(line(
                 "path_mtu",
@@ -165,14 +178,18 @@ fn line(
     estimate: Estimate,
     unit: fn(f64) -> String,
 ) -> Line {
-    let interval = match estimate.known_interval() {
-        Some([low, high]) => format!("{} to {}", unit(low.max(0.0)), unit(high)),
-        None => "too few samples for an interval".to_owned(),
-    };
     Line {
         key,
         value: quoted(&value),
-        comment: format!("{about}{interval}"),
+        comment: format!("{about}{}", interval(estimate, unit)),
+    }
+}
+
+/// Returns the ends of the interval of an estimate for people.
+fn interval(estimate: Estimate, unit: fn(f64) -> String) -> String {
+    match estimate.known_interval() {
+        Some([low, high]) => format!("{} to {}", unit(low.max(0.0)), unit(high)),
+        None => "too few samples for an interval".to_owned(),
     }
 }
 
@@ -181,11 +198,9 @@ fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-/// Returns the lines of a delay that is `half` of a round trip, if that has a text.
-fn delay(delay: &DelayFit, half: &str) -> Vec<Line> {
-    let constant = delay.over_time.is_none();
-    let constant = constant.then(|| line("delay", ms(delay.ms.value), half, delay.ms, ms));
-    let mut lines: Vec<Line> = constant.into_iter().collect();
+/// Returns the lines of the variation of a delay.
+fn variation(delay: &DelayFit) -> Vec<Line> {
+    let mut lines = Vec::new();
     if let Some(jitter) = &delay.jitter {
         let mut value = ms(jitter.spread_ms.value);
         if jitter.law == JitterLaw::Normal {
@@ -242,15 +257,11 @@ fn loss(loss: &LossFit) -> Option<Line> {
 /// Returns the line of what varies in a direction: the rate, the delay, or both. Each delay is `half` of a round trip, if that
 /// has a text.
 fn over_time(rates: Option<&OverTime>, delays: Option<&OverTime>, half: &str) -> Option<Line> {
-    let comment = |name: &str, all: Option<&OverTime>, unit: fn(f64) -> String| {
-        let [low, high] = all?.spread()?.interval.map(unit);
-        Some(format!(
-            "the {name} over time; nine of ten: {low} to {high}"
-        ))
-    };
     let comments = [
-        comment("rate", rates, bits_or_stall),
-        comment("delay", delays, ms).map(|text| half.to_owned() + &text),
+        rates.and_then(|all| nine_of_ten("rate", all, bits_or_stall)),
+        delays
+            .and_then(|all| nine_of_ten("delay", all, ms))
+            .map(|text| half.to_owned() + &text),
     ];
     let comments: Vec<String> = comments.into_iter().flatten().collect();
     (!comments.is_empty()).then(|| Line {
@@ -260,8 +271,22 @@ fn over_time(rates: Option<&OverTime>, delays: Option<&OverTime>, half: &str) ->
     })
 }
 
-/// Returns a trace with its content. If one of both is shorter, it begins again until the other one ends.
+/// Returns the range of nine of ten values over time for people; `None` without a value.
+fn nine_of_ten(name: &str, all: &OverTime, unit: fn(f64) -> String) -> Option<String> {
+    let [low, high] = all.spread()?.interval.map(unit);
+    Some(format!(
+        "the {name} over time; nine of ten: {low} to {high}"
+    ))
+}
+
+/// Returns a trace with its content.
 fn trace(rates: Option<&OverTime>, delays: Option<&OverTime>) -> String {
+    let content = content(rates, delays);
+    format!("{{ file = \"fitted\", content = \"{content}\" }}")
+}
+
+/// Returns the content of a trace. If one of both is shorter, it begins again until the other one ends.
+fn content(rates: Option<&OverTime>, delays: Option<&OverTime>) -> String {
     let both = || rates.into_iter().chain(delays);
     let lasts_s = both().map(OverTime::lasts_s).fold(0.0, f64::max);
     let shortest_s = both().map(|one| one.every_s).fold(f64::INFINITY, f64::min);
@@ -293,7 +318,7 @@ fn trace(rates: Option<&OverTime>, delays: Option<&OverTime>) -> String {
         }
     }
     content += &format!("{}s{}\\n", seconds(lasts_s), ",".repeat(names.len()));
-    format!("{{ file = \"fitted\", content = \"{content}\" }}")
+    content
 }
 
 /// Writes seconds to a millisecond.

@@ -15,11 +15,13 @@ use conditions::{Direction, LinkSpec};
 use model::{Bytes, Flow, Link, Nanos, Outcome, Packet, PacketId, Side};
 use record::{Figure, Measurement, Metric, Phase, Sample, Statistic};
 use stats::losses::Losses;
+use stats::order_statistics::sorted;
 
 use crate::plan::{self, NextLoad, SEARCH_RATES};
 use crate::{
     Comparison, DIRECTIONS, DelayFit, Intensity, JitterLaw, LinkFit, LoadTraffic, LoadedSession,
-    LossFit, Origin, OverTime, PathObservations, Probe, ProbeSession, QueueKind,
+    LossFit, Origin, OverTime, PathObservations, Probe, ProbeSession, QueueKind, Train,
+    TrainSession,
 };
 
 /// The L2 bytes of a probe of 104 bytes of UDP over IPv4.
@@ -35,12 +37,15 @@ const READING_S: f64 = plan::READING_S;
 /// The time of the whole measurement.
 const TIME_S: f64 = 30.0;
 
-/// A packet: a probe, its answer, or a datagram of a load.
+/// A packet: a probe, its answer, a datagram of a load, a packet of a train, or its answer. The number of a packet of a
+/// train counts those of the trains before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Probe(usize),
     Answer(usize),
     Load(usize),
+    Train(usize),
+    TrainAnswer(usize),
 }
 
 /// A load, in bit/s of L2 bytes. It begins with its session.
@@ -191,6 +196,7 @@ impl Path {
                         received.first_s.get_or_insert(at_s);
                         received.last_s = received.last_s.max(at_s);
                     }
+                    Kind::Train(_) | Kind::TrainAnswer(_) => {}
                 }
             }
             let is_due = events.peek().is_some_and(|Reverse((at, _))| *at <= now);
@@ -223,6 +229,8 @@ impl Path {
                 let side = load.unwrap().direction.choose(Side::A, Side::B);
                 (side, LOAD_BYTES, 3)
             }
+            Kind::Train(_) => (Side::A, plan::TRAIN_WIRE_BYTES, 4),
+            Kind::TrainAnswer(_) => (Side::B, plan::TRAIN_WIRE_BYTES, 5),
         };
         let id = PacketId(self.packets.len() as u64);
         self.packets.push((kind, at));
@@ -233,6 +241,73 @@ impl Path {
         };
         let packet = Packet::new(id, Bytes(bytes.into()));
         self.link.offer(Nanos(at), side, Packet { flow, ..packet });
+    }
+
+    /// Sends trains of packets on the idle path for a number of seconds. The answers of a train are sent when its last
+    /// packet has arrived, so that the way back has a train as well.
+    fn trains(&mut self, lasts_s: f64, interval_s: f64) -> TrainSession {
+        let start = self.now;
+        let ns = |seconds: f64| start + (seconds * 1e9) as u64;
+        let length = plan::TRAIN as usize;
+        let count = (lasts_s / interval_s) as usize;
+        let mut events = BinaryHeap::new();
+        for number in 0..count * length {
+            let at = ns((number / length) as f64 * interval_s);
+            events.push(Reverse((at, Kind::Train(number))));
+        }
+        let mut arrivals = vec![[Vec::new(), Vec::new()]; count];
+        let end = ns(lasts_s + SETTLE_S);
+        loop {
+            let event = events.peek().map(|Reverse((at, _))| *at);
+            let held = self.link.next_at().map(|at| at.0);
+            let next = [event, held].into_iter().flatten().min();
+            let Some(now) = next.filter(|now| *now < end) else {
+                break;
+            };
+            while let Some(outcome) = self.link.poll(Nanos(now)) {
+                let Outcome::Deliver { id, due, copy, .. } = outcome else {
+                    continue;
+                };
+                let (kind, offered) = self.packets[id.0 as usize];
+                if copy > 0 || offered < start {
+                    continue;
+                }
+                match kind {
+                    Kind::Train(number) => {
+                        let train = number / length;
+                        arrivals[train][0].push(due.0);
+                        if number % length == length - 1 {
+                            let arrived = arrivals[train][0].len();
+                            let answers = (0..arrived).map(|place| train * length + place);
+                            events.extend(
+                                answers.map(|number| Reverse((due.0, Kind::TrainAnswer(number)))),
+                            );
+                        }
+                    }
+                    Kind::TrainAnswer(number) => arrivals[number / length][1].push(due.0),
+                    Kind::Probe(_) | Kind::Answer(_) | Kind::Load(_) => {}
+                }
+            }
+            let is_due = events.peek().is_some_and(|Reverse((at, _))| *at <= now);
+            if is_due && let Some(Reverse((at, kind))) = events.pop() {
+                self.offer(at, kind, None);
+            }
+        }
+        self.now = end;
+        let since_first = |times: Vec<u64>| {
+            let first = times.iter().copied().min().unwrap_or_default();
+            let times = times.iter().map(|at| (at - first) as f64 / 1e6);
+            sorted(&times.collect::<Vec<f64>>())
+        };
+        let trains = arrivals.into_iter().enumerate().map(|(at, arrivals)| Train {
+            at_s: at as f64 * interval_s,
+            arrivals_ms: arrivals.map(since_first),
+        });
+        TrainSession {
+            wire_bytes: plan::TRAIN_WIRE_BYTES,
+            length,
+            trains: trains.collect(),
+        }
     }
 
     /// Sends datagrams at rising rates until the path carries less than was sent.
@@ -301,6 +376,7 @@ impl Path {
             let random = LossFit::of(&observed.idle, way);
             (way, load, plan::served(&load, random.as_ref()))
         });
+        let mut varies = false;
         for (way, search, rate) in found {
             observed.searches.push((way, search));
             let mut rate = plan::strong(rate);
@@ -314,7 +390,10 @@ impl Path {
                 observed.loaded.push(strong);
                 match next {
                     NextLoad::Faster(faster) => rate = faster,
-                    NextLoad::Nothing => break,
+                    NextLoad::Nothing => {
+                        varies = true;
+                        break;
+                    }
                     NextLoad::Gentle(_) => {
                         self.idle(&mut observed, probed_s);
                         let random = LossFit::of(&observed.idle, way);
@@ -325,6 +404,15 @@ impl Path {
                     }
                 }
             }
+        }
+        if varies {
+            let found = LinkFit::of(&observed);
+            let rates = DIRECTIONS.map(|way| found.toward(way).bottleneck.as_ref());
+            let slowest = rates.into_iter().flatten().map(|one| one.rate.interval[0]);
+            let slowest = slowest.fold(f64::INFINITY, f64::min);
+            let around_s: f64 = AROUND_S.iter().sum();
+            let interval_s = plan::train_interval_s(slowest);
+            observed.trains = self.trains(probed_s + around_s, interval_s);
         }
         observed
     }

@@ -149,7 +149,7 @@ fn steady(loaded: &LoadedSession, burst_bits: f64) -> Option<OverTime> {
     clippy::cast_possible_truncation,
     reason = "a number that is too large becomes the largest one"
 )]
-fn whole(number: f64) -> usize {
+pub(crate) fn whole(number: f64) -> usize {
     number as usize
 }
 

@@ -1,5 +1,6 @@
-//! Paths that vary: the link that was fitted to one, replayed in virtual time, beside the path itself. On light load it is
-//! also compared with a plain replay of the saturated path in Mahimahi's format, with the least delay.
+//! Paths that vary: the link that was fitted to one, replayed in virtual time, beside the path itself. On light load it
+//! is also compared with a plain replay of the saturated path in Mahimahi's format, with the least delay. Bursts on a
+//! path that serves a light load in another way are also compared with the same link without that light load.
 
 use std::sync::Arc;
 
@@ -13,6 +14,14 @@ use super::*;
 const LARGEST_PERCENT: f64 = 10.0;
 /// The factor by which the error of a plain replay on light load is larger at least.
 const PLAIN_FACTOR: f64 = 3.0;
+/// The least error of bursts through a link without the light load, in percent.
+const LEAST_WITHOUT_PERCENT: f64 = 30.0;
+/// The share of the full rate that a light load has.
+const LIGHT_SHARE: f64 = 0.4;
+/// The levels of the rate of a light load. Their number is odd, so that the median is within one of them.
+const LIGHT_LEVELS: usize = 7;
+/// The time between two trains of the comparison, in seconds.
+const BURSTS_EVERY_S: f64 = 0.2;
 /// The rate of the load of the comparison, in bit/s.
 const SATURATING: f64 = 40e6;
 
@@ -26,6 +35,9 @@ struct VaryingPath {
     rates: Vec<f64>,
     /// The delays in milliseconds.
     delays: Vec<f64>,
+    /// The rates of a light load in Mbit/s, for a path that serves the packets of a train in another way; otherwise
+    /// empty.
+    light: Vec<f64>,
     /// The other conditions down, a line each.
     others: &'static str,
     /// The time in seconds of a whole number of rounds, which the loads show after their first second.
@@ -48,6 +60,7 @@ impl VaryingPath {
             name: "LTE-like",
             rates,
             delays: (0..200).map(|at| levels[at / 50]).collect(),
+            light: Vec::new(),
             others: "queue = '192KiB'\njitter = '3ms'",
             rounds_s: 40.0,
         }
@@ -63,23 +76,78 @@ impl VaryingPath {
             name: "LEO-like",
             rates: rates.collect(),
             delays: (0..600).map(|at| levels[at / 150][1]).collect(),
+            light: Vec::new(),
             others: "queue = '100ms'\njitter = '1ms'",
             rounds_s: 60.0,
         }
     }
 
+    /// Draws a path like a cellular one: its full load is that of the mobile network, and a train of packets after
+    /// silence has a part of that rate, which has another level every three seconds.
+    fn cellular(random: &mut fastrand::Rng) -> Self {
+        let path = Self::lte(random);
+        let count = path.rates.len();
+        let level = |at: usize| at * LIGHT_LEVELS / count;
+        let rate = |at: usize| {
+            let same = (0..count).filter(|other| level(*other) == level(at));
+            let rates: Vec<f64> = same.map(|other| path.rates[other]).collect();
+            LIGHT_SHARE * mean(&rates).unwrap()
+        };
+        let light = (0..count).map(rate).collect();
+        Self {
+            name: "cellular-like",
+            light,
+            others: "queue = '192KiB'",
+            rounds_s: 60.0,
+            ..path
+        }
+    }
+
     /// Returns the path as a file of conditions.
     fn conditions(&self) -> String {
+        let trace = match self.light.is_empty() {
+            true => self.one_trace(),
+            false => self.two_traces(),
+        };
+        format!(
+            "[up]\n{UP}\n[down]\ntrace = {{ file = 'path', {trace} }}\n{}",
+            self.others
+        )
+    }
+
+    /// Returns the content of a trace of rates and delays.
+    fn one_trace(&self) -> String {
         let mut content = "t,rate,delay\\n".to_owned();
         let lines = self.rates.iter().zip(&self.delays).enumerate();
         for (at, (rate, delay)) in lines {
             content += &format!("{}ms,{:.0}kbit,{delay:.3}ms\\n", 100 * at, 1e3 * rate);
         }
         content += &format!("{}ms,,\\n", 100 * self.rates.len());
-        format!(
-            "[up]\n{UP}\n[down]\ntrace = {{ file = 'path', content = \"{content}\" }}\n{}",
-            self.others
-        )
+        format!("content = \"{content}\"")
+    }
+
+    /// Returns the content of a trace of rates, and that of a light load with the delays beside it.
+    fn two_traces(&self) -> String {
+        let (mut content, mut light) = ("t,rate\\n".to_owned(), String::new());
+        for (at, rate) in self.rates.iter().enumerate() {
+            content += &format!("{}ms,{:.0}kbit\\n", 100 * at, 1e3 * rate);
+            let packet_ms = 8e-3 * f64::from(plan::TRAIN_WIRE_BYTES) / self.light[at];
+            let deliveries =
+                (0..plan::TRAIN).map(|place| format!(" {:.3}", packet_ms * f64::from(place)));
+            let deliveries: String = deliveries.collect();
+            light += &format!("{} {:.3}{deliveries}\\n", 100 * at, self.delays[at]);
+        }
+        let end = 100 * self.rates.len();
+        content += &format!("{end}ms,\\n");
+        light += &format!("{end} {:.3} 0\\n", self.delays[0]);
+        format!("content = \"{content}\", light = 'light', light_content = \"{light}\"")
+    }
+
+    /// Returns for how many seconds to probe the path, so that a load shows whole rounds after its first second. A load
+    /// begins before the probes and ends after them.
+    fn probed_s(&self) -> f64 {
+        let around_s: f64 = AROUND_S.iter().sum();
+        self.rounds_s + 1.0 - around_s
     }
 }
 
@@ -154,9 +222,7 @@ fn a_link_fitted_to_a_path_that_varies_behaves_like_it() {
     for path in paths {
         let VaryingPath { name, rounds_s, .. } = path;
         let original = path.conditions();
-        // A load begins before the probes and ends after them.
-        let around_s: f64 = AROUND_S.iter().sum();
-        let observed = Path::new(&original).observe(rounds_s + 1.0 - around_s);
+        let observed = Path::new(&original).observe(path.probed_s());
         let found = LinkFit::of(&observed);
         let varies = |way: Direction| {
             let fit = found.toward(way);
@@ -166,6 +232,10 @@ fn a_link_fitted_to_a_path_that_varies_behaves_like_it() {
         };
         assert_eq!(varies(Direction::Up), [false; 2], "{name}");
         assert_eq!(varies(Direction::Down), [true; 2], "{name}");
+        // Trains have the rate of the full load.
+        assert_eq!(found.up.light, None, "{name}");
+        let light = found.down.light.as_ref().unwrap();
+        assert!(!light.is_different(), "{name}: {light:?}");
         let text = found.to_toml(&Origin::of_path("203.0.113.7", "2026-11-28"));
         assert_eq!(conditions::unfounded(&text), [], "{text}");
         let [truth, replayed] =
@@ -185,4 +255,42 @@ fn a_link_fitted_to_a_path_that_varies_behaves_like_it() {
         assert!(rate.max(loaded).max(light) <= LARGEST_PERCENT, "{errors}");
         assert!(PLAIN_FACTOR * light < of_plain, "{errors}");
     }
+}
+
+/// Returns the median and the 95th percentile of the spread of trains down, in milliseconds.
+fn bursts(text: &str, lasts_s: f64) -> [f64; 2] {
+    let session = Path::new(text).trains(lasts_s, BURSTS_EVERY_S);
+    let spreads = sorted(&session.spreads(Direction::Down));
+    [0.5, 0.95].map(|share| quantile(&spreads, share).unwrap())
+}
+
+#[test]
+fn a_link_fitted_to_a_path_with_a_light_load_serves_bursts_like_it() {
+    let path = VaryingPath::cellular(&mut fastrand::Rng::with_seed(47));
+    let original = path.conditions();
+    let observed = Path::new(&original).observe(path.probed_s());
+    let found = LinkFit::of(&observed);
+    assert_eq!(found.up.light, None);
+    let light = found.down.light.as_ref().unwrap();
+    assert!(light.is_different(), "{light:?}");
+    let mut without = found.clone();
+    without.down.light = None;
+    let origin = Origin::of_path("203.0.113.7", "2026-11-28");
+    let (text, plain) = (found.to_toml(&origin), without.to_toml(&origin));
+    assert_eq!(conditions::unfounded(&text), [], "{text}");
+    let rounds_s = path.rounds_s;
+    let [truth, replayed, plain] = [&original, &text, &plain].map(|text| bursts(text, rounds_s));
+    let [of_link, of_plain] = [replayed, plain].map(|found| error_percent(found, truth));
+    let [truth_ms, link_ms] = [&original, &text].map(|text| {
+        let (idle, _) = Path::new(text).session([0.0, rounds_s], None);
+        percentiles(&idle)
+    });
+    let of_idle = error_percent(link_ms, truth_ms);
+    let errors = format!(
+        "errors of bursts {of_link:.1} %, without the light load {of_plain:.1} %, of idle round trips {of_idle:.1} %\n\
+         {truth:?}\n{replayed:?}\n{plain:?}\n{truth_ms:?}\n{link_ms:?}\n{:?}",
+        found.parameters()
+    );
+    assert!(of_link.max(of_idle) <= LARGEST_PERCENT, "{errors}");
+    assert!(of_plain > LEAST_WITHOUT_PERCENT, "{errors}");
 }
