@@ -84,6 +84,43 @@ fn a_rate_that_steps_becomes_a_trace_in_both_directions() -> Result<()> {
     Ok(())
 }
 
+#[test_support::test(serial, All, Namespaces)]
+fn a_burst_that_is_served_more_slowly_than_a_full_load_becomes_a_light_load() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let full = directory.path().join("full.csv");
+    let light = directory.path().join("burst.light");
+    let rates = [6, 16, 9, 18, 7, 14, 17, 6, 12, 19];
+    let lines = (0..).zip(rates);
+    let lines = lines.map(|(at, rate)| format!("{}ms,{rate}mbit\n", 300 * at));
+    let lines: String = lines.collect();
+    fs::write(&full, format!("t,rate\n{lines}3s,\n"))?;
+    // A packet of 1,400 bytes every 5 ms: 2.24 Mbit/s, which is less than a full load ever has.
+    let train = "30 0 5 10 15 20 25 30 35 40 45";
+    let lines = format!("0 {train}\n1000 {train}\n2000 {train}\n3000 30 0\n");
+    fs::write(&light, lines)?;
+    let hidden = format!(
+        "--up-delay 10ms --up-rate 20mbit --down-queue 100pkt --down-trace {},light={}",
+        full.display(),
+        light.display()
+    );
+    let options = ["--time", "40s", "--no-proof", "--budget", "200mb"];
+    let (result, link) = fitted(&hidden, &options)?;
+    let rate = number(&result, "down", "light load")?;
+    is_near(rate, 2.24, 0.0, 0.1, "the rate of a burst")?;
+    let (up, down) = link.split_once("[down]").context("no direction down")?;
+    ensure!(!up.contains("light"), "{link}");
+    let (_, lines) = down
+        .split_once("light_content = \"")
+        .with_context(|| format!("no light load in {link}"))?;
+    let first = lines.split("\\n").next().unwrap_or_default();
+    let last = first.rsplit(' ').next().unwrap_or_default();
+    is_near(last.parse()?, 45.0, 2.0, 0.0, "the last arrival of a train")?;
+    let file = directory.path().join("link.toml");
+    fs::write(&file, &link)?;
+    process::succeeds(farwire().arg("link").arg("--link").arg(file))?;
+    Ok(())
+}
+
 #[test_support::test(serial, Namespaces)]
 fn a_hidden_link_is_found_and_its_file_is_a_link() -> Result<()> {
     let hidden = "--rate 20mbit --queue 100ms --loss 1% --up-delay 20ms --down-delay 35ms --down-path-mtu 1480";

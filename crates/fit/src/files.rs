@@ -253,9 +253,8 @@ fn are_trains(session: &TrainSession) -> bool {
             && arrivals.is_sorted()
             && times.all(|ms| (0.0..=LONGEST_MS).contains(ms))
     };
-    let is_train = |train: &Train| {
-        train.at_s.abs() <= LONGEST_S && train.arrivals_ms.iter().all(are_arrivals)
-    };
+    let is_train =
+        |train: &Train| train.at_s.abs() <= LONGEST_S && train.arrivals_ms.iter().all(are_arrivals);
     let in_order = |pair: &[Train]| pair[0].at_s <= pair[1].at_s;
     session.is_empty()
         || (session.wire_bytes > 0

@@ -299,10 +299,13 @@ impl Path {
             let times = times.iter().map(|at| (at - first) as f64 / 1e6);
             sorted(&times.collect::<Vec<f64>>())
         };
-        let trains = arrivals.into_iter().enumerate().map(|(at, arrivals)| Train {
-            at_s: at as f64 * interval_s,
-            arrivals_ms: arrivals.map(since_first),
-        });
+        let trains = arrivals
+            .into_iter()
+            .enumerate()
+            .map(|(at, arrivals)| Train {
+                at_s: at as f64 * interval_s,
+                arrivals_ms: arrivals.map(since_first),
+            });
         TrainSession {
             wire_bytes: plan::TRAIN_WIRE_BYTES,
             length,

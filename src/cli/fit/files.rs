@@ -142,6 +142,7 @@ fn plan(held_out: &ProbeSession, seconds: f64) -> Option<HeldOutPlan> {
             count: probes_in(seconds),
             interval: INTERVAL,
             size: PROBE_BYTES,
+            trains: None,
             loads_s,
         });
     }
@@ -156,6 +157,7 @@ fn plan(held_out: &ProbeSession, seconds: f64) -> Option<HeldOutPlan> {
         count: u32::try_from(held_out.probes.len()).unwrap_or(u32::MAX),
         interval: Duration::from_secs_f64(held_out.interval_s()?),
         size: size.min(LARGEST),
+        trains: None,
         loads_s,
     })
 }

@@ -1,9 +1,12 @@
-//! The measurement that is held out for the comparison: probes on the idle path, then TCP loads if the far end allows them.
-//! It runs over the path and, in a test bed, through the link. Of files, it is the last part of their probes.
+//! The measurement that is held out for the comparison: probes on the idle path, trains of packets if its rate varies, then TCP
+//! loads if the far end allows them. It runs over the path and, in a test bed, through the link. Of files, it is the last part
+//! of their probes.
 
 use std::time::Duration;
 
 use record::{Measurement, Phase, Sample};
+
+use super::trains::TrainPlan;
 
 /// The reason why nothing is held out if the user wants no comparison.
 pub(super) const NO_PROOF: &str = "--no-proof leaves the comparison out";
@@ -19,6 +22,8 @@ pub(super) struct HeldOutPlan {
     pub(super) interval: Duration,
     /// The payload of each in bytes.
     pub(super) size: u32,
+    /// The trains of packets on the idle path, if there are some.
+    pub(super) trains: Option<TrainPlan>,
     /// The seconds of `quality`, or the reason why there are no loads.
     pub(super) loads_s: Result<f64, String>,
 }
@@ -33,30 +38,43 @@ pub(super) struct HeldOut {
     pub(super) measurement: Measurement,
 }
 
-/// Joins the probes on the idle path with the loads of `quality`, whose own probes on the idle path are fewer and left out.
-pub(super) fn joined(mut idle: Measurement, loaded: Option<Measurement>) -> Measurement {
+/// Joins the probes on the idle path with the arrivals of trains there, and with the loads of `quality`, whose own probes on
+/// the idle path are fewer and left out.
+pub(super) fn joined(
+    mut idle: Measurement,
+    trains: Option<(TrainPlan, Measurement)>,
+    loaded: Option<Measurement>,
+) -> Measurement {
     for sample in &mut idle.samples {
         sample.phase = Some(Phase::Idle);
     }
     for figure in &mut idle.figures {
         figure.phase = Some(Phase::Idle);
     }
+    if let Some((plan, trains)) = trains {
+        append(&mut idle.samples, plan.samples(trains));
+    }
     let Some(loaded) = loaded else {
         return idle;
     };
-    let idle_s = idle.samples.last().map_or(0.0, |last| last.at_s);
     let samples = loaded.samples.into_iter();
     let samples = samples.filter(|sample| sample.phase != Some(Phase::Idle));
-    idle.samples.extend(samples.map(|sample| Sample {
-        at_s: idle_s + sample.at_s,
-        ..sample
-    }));
+    append(&mut idle.samples, samples);
     let figures = loaded.figures.into_iter();
     idle.figures
         .extend(figures.filter(|figure| figure.phase != Some(Phase::Idle)));
     idle.facts.extend(loaded.facts);
     idle.paces.extend(loaded.paces);
     idle
+}
+
+/// Appends samples whose times count from the last one of `samples`.
+fn append(samples: &mut Vec<Sample>, later: impl IntoIterator<Item = Sample>) {
+    let last_s = samples.last().map_or(0.0, |last| last.at_s);
+    samples.extend(later.into_iter().map(|sample| Sample {
+        at_s: last_s + sample.at_s,
+        ..sample
+    }));
 }
 
 #[cfg(test)]
@@ -86,7 +104,7 @@ mod tests {
     fn the_longer_probes_take_the_place_of_the_idle_phase() {
         let idle = measured(&[None, None], 20.0);
         let loaded = measured(&[Some(Phase::Idle), Some(Phase::LoadedUp)], 30.0);
-        let found = joined(idle, Some(loaded));
+        let found = joined(idle, None, Some(loaded));
         let samples = found.samples.iter();
         let samples: Vec<_> = samples
             .map(|one| (one.phase, one.at_s, one.value))
@@ -103,7 +121,28 @@ mod tests {
 
     #[test]
     fn without_loads_the_probes_are_the_idle_phase() {
-        let found = joined(measured(&[None], 20.0), None);
+        let found = joined(measured(&[None], 20.0), None, None);
         assert_eq!(found, measured(&[Some(Phase::Idle)], 20.0));
+    }
+
+    #[test]
+    fn the_arrivals_of_trains_are_between_the_probes_and_the_loads() {
+        let plan = TrainPlan::lasting(4.0, 20e6, 42);
+        let mut trains = measured(&[None], 25.0);
+        let arrival = Sample::new(3.0, Metric::InTrainMs, 1, 5.0);
+        trains.samples.push(arrival);
+        let loaded = measured(&[Some(Phase::LoadedUp)], 30.0);
+        let found = joined(measured(&[None], 20.0), Some((plan, trains)), Some(loaded));
+        let samples = found.samples.iter();
+        let samples: Vec<_> = samples
+            .map(|one| (one.phase, one.metric, one.at_s, one.value))
+            .collect();
+        let expected = [
+            (Some(Phase::Idle), Metric::RttMs, 1.0, 20.0),
+            (Some(Phase::Idle), Metric::InTrainMs, 4.0, 5.0),
+            (Some(Phase::LoadedUp), Metric::RttMs, 5.0, 30.0),
+        ];
+        assert_eq!(samples, expected);
+        assert_eq!(found.figures.len(), 2);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use conditions::Direction;
 use fit::plan::{self, NextLoad, SEARCH_RATES};
-use fit::{LoadTraffic, LoadedSession, LossFit, PathObservations, ProbeSession};
+use fit::{LinkFit, LoadTraffic, LoadedSession, LossFit, PathObservations, ProbeSession};
 use instruments::Session;
 use instruments::endpoint::{self, Family};
 use instruments::failure::{Blame, Failure};
@@ -22,7 +22,9 @@ use stats::layers::ip_header;
 
 use super::costs::{Costs, Limits, TOO_MUCH, longest_ms, served_rate, share_out};
 use super::held_out::{self, HeldOut, HeldOutPlan, NO_PROOF};
+use super::trains::{self, LIGHT_LOAD, TrainPlan};
 use crate::notes::note;
+use crate::progress;
 
 /// The UDP ports at which a far end reflects probes: the standard one, and that of an ordinary user.
 const STAMP_PORTS: [u16; 2] = [862, 8620];
@@ -145,14 +147,20 @@ impl<'a> Path<'a> {
         for (way, search) in observed.searches.clone() {
             lacks.extend(self.loads(way, &search, times, &mut observed, &mut spare)?);
         }
+        let trains = self.trains(&mut observed, &mut spare, &mut lacks)?;
         // By now, the loads may have found higher rates, and they show the queues.
         let costs = costs.after_loads(&observed);
-        if limits.proof_bytes(costs) > proof + spare {
+        let mut left = proof + spare;
+        if limits.proof_bytes(costs) > left {
             loads = loads.and_then(|()| Err(TOO_MUCH.to_owned()));
         }
+        if loads.is_ok() {
+            left -= limits.proof_bytes(costs);
+        }
+        let trains = trains.map(|plan| plan.held_out(limits.proof_loaded_s(), left));
         let held_out = match loads {
             Err(cause) if !limits.with_proof => Err(cause),
-            loads => match self.hold_out(limits, loads) {
+            loads => match self.hold_out(limits, loads, trains) {
                 Ok(found) => found,
                 Err(failure) => {
                     self.check_stop()?;
@@ -175,27 +183,31 @@ impl<'a> Path<'a> {
         Ok(Measured { observed, held_out })
     }
 
-    /// Measures only what is compared with a link. The inner error is the reason why that is impossible.
+    /// Measures only what is compared with a link, `with_trains` if the link has a light load. The inner error is the reason
+    /// why that is impossible.
     ///
     /// # Errors
     /// An instrument failed, or the user stopped the program.
     pub(super) fn only_hold_out(
         &self,
         limits: &Limits,
+        with_trains: bool,
     ) -> Result<Result<HeldOut, String>, Failure> {
-        let (observed, left) = self.searched(limits, &mut Vec::new())?;
+        let (observed, mut left) = self.searched(limits, &mut Vec::new())?;
         let bytes = limits.proof_bytes(Costs::of(&observed));
         let loads = match self.can_load(limits, &observed) {
             Ok(()) if bytes > left => Err(TOO_MUCH.to_owned()),
             loads => loads,
         };
         if loads.is_ok() {
+            left -= bytes;
             note(format_args!(
                 "farwire: fit: the following loads send about {:.0} MB",
                 bytes / 1e6
             ));
         }
-        self.hold_out(limits, loads)
+        let trains = with_trains.then(|| self.searched_trains(limits, &observed, left));
+        self.hold_out(limits, loads, trains)
     }
 
     /// Probes the idle path and searches for the rates. Adds what they do not show to `lacks`. Returns also the rest of the
@@ -494,12 +506,13 @@ impl<'a> Path<'a> {
         Err(cause.to_owned())
     }
 
-    /// Measures once more: probes on the idle path, and loads unless there is a reason against them. The inner error is the
-    /// reason why nothing was measured.
+    /// Measures once more: probes on the idle path, trains if they are planned, and loads, unless there is a reason against
+    /// them. The inner error is the reason why nothing was measured.
     fn hold_out(
         &self,
         limits: &Limits,
         loads: Result<(), String>,
+        trains: Option<Result<TrainPlan, String>>,
     ) -> Result<Result<HeldOut, String>, Failure> {
         let instrument = match self.reflector {
             Reflector::Stamp(_) => "probe",
@@ -516,6 +529,8 @@ impl<'a> Path<'a> {
         if let Some(cause) = idle.failure {
             return Ok(Err(cause));
         }
+        let trains = trains.map(|plan| plan.and_then(|plan| self.send_trains(plan)));
+        self.check_stop()?;
         let lasts_s = limits.proof_loaded_s();
         let loaded = loads.and_then(|()| self.hold_out_loads(lasts_s));
         self.check_stop()?;
@@ -527,18 +542,28 @@ impl<'a> Path<'a> {
             Ok(lasts_s) => format!(", and {lasts_s:.0} s with TCP loads"),
             Err(_) => String::new(),
         };
+        let with_trains = match &trains {
+            Some(Ok((plan, _))) => format!(", {}", plan.description()),
+            Some(Err(cause)) => {
+                note(format_args!("farwire: fit: no trains of packets: {cause}"));
+                format!(", no trains of packets ({cause})")
+            }
+            None => String::new(),
+        };
+        let (trains, of_trains) = trains.and_then(Result::ok).unzip();
         Ok(Ok(HeldOut {
             description: format!(
-                "{count} packets of `{instrument}` on the idle path{with_loads}, after the sessions that were fitted"
+                "{count} packets of `{instrument}` on the idle path{with_trains}{with_loads}, after the sessions that were fitted"
             ),
             plan: HeldOutPlan {
                 idle: instrument,
                 count,
                 interval: INTERVAL,
                 size: PROBE_BYTES,
+                trains,
                 loads_s,
             },
-            measurement: held_out::joined(idle, loaded),
+            measurement: held_out::joined(idle, trains.zip(of_trains), loaded),
         }))
     }
 
@@ -551,6 +576,82 @@ impl<'a> Path<'a> {
             Some(cause) => Err(cause.clone()),
             None => Ok(loaded),
         }
+    }
+
+    /// Sends trains of packets on the idle path if the rate of a direction varies, and takes their bytes from `spare`. Adds
+    /// what they do not show to `lacks`. Returns them if they succeeded.
+    fn trains(
+        &self,
+        observed: &mut PathObservations,
+        spare: &mut f64,
+        lacks: &mut Vec<String>,
+    ) -> Result<Option<TrainPlan>, Failure> {
+        let found = LinkFit::of(observed);
+        let Some(plan) = TrainPlan::of(&found, self.headers()) else {
+            return Ok(None);
+        };
+        let measured = plan.check(self.mtu(), *spare).and_then(|()| {
+            *spare -= plan.bytes();
+            self.send_trains(plan)
+        });
+        self.check_stop()?;
+        match measured {
+            Ok((plan, measured)) => {
+                observed.trains = plan.session(&measured, self.headers());
+                lacks.extend(plan.lacks(&found, &observed.trains));
+                Ok(Some(plan))
+            }
+            Err(cause) => {
+                lacks.push(format!("{LIGHT_LOAD}: {cause}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Plans the trains of a comparison without a fit, which send at most `left` bytes. The error is the reason why they are
+    /// impossible.
+    fn searched_trains(
+        &self,
+        limits: &Limits,
+        observed: &PathObservations,
+        left: f64,
+    ) -> Result<TrainPlan, String> {
+        let searches = observed.searches.iter();
+        let rates = searches.map(|(way, search)| served_rate(*way, search, &observed.idle));
+        let rates: Vec<f64> = rates.collect();
+        let [one, other] = rates.as_slice() else {
+            return Err("the rate of a direction is not known".to_owned());
+        };
+        let lasts_s = limits.proof_loaded_s();
+        let plan = TrainPlan::lasting(lasts_s, one.min(*other), self.headers());
+        plan.check(self.mtu(), left).map(|()| plan)
+    }
+
+    /// Sends trains on the idle path. Returns them with what is known about the far end then. The error is the reason why that
+    /// failed.
+    fn send_trains(&self, plan: TrainPlan) -> Result<(TrainPlan, Measurement), String> {
+        let Reflector::Stamp(port) = self.reflector else {
+            return Err("the far end answers no probes (STAMP)".to_owned());
+        };
+        note(format_args!(
+            "farwire: fit: {} on the idle path, {}",
+            plan.description(),
+            progress::about(plan.lasts())
+        ));
+        let options = json!({
+            "count": plan.count,
+            "interval": format!("{}ms", plan.interval.as_millis()),
+            "size": plan.size,
+            "train": plan.length,
+            "port": port,
+        });
+        let measured = self.measure_with("probe", options);
+        let measured = measured.map_err(|failure| failure.to_string())?;
+        if let Some(cause) = &measured.failure {
+            return Err(cause.clone());
+        }
+        let is_held = trains::are_held(&measured);
+        Ok((TrainPlan { is_held, ..plan }, measured))
     }
 
     /// Runs a session of probes and, with `under`, another one beside that load. The probes of both are then awaited for

@@ -7,6 +7,7 @@ mod measure;
 mod page;
 mod proof;
 mod show;
+mod trains;
 
 use std::fs;
 use std::io;
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use conditions::LinkSpec;
 use conditions::read::toml_text;
+use conditions::{LinkSpec, TraceSpec};
 use fit::{Comparison, LinkFit, Origin, PathObservations, plan};
 use instruments::failure::{Blame, Failure};
 use instruments::output::{self, PAGE, write_beside};
@@ -42,9 +43,10 @@ use crate::{progress, toml_file};
 
 /// Measure a path, write the link that behaves like it, and say how far the two differ
 ///
-/// The far end is `farwire serve`. The path is probed idle, and beside UDP loads that exceed its rate, in each direction. Then
-/// another measurement, with TCP loads, runs over the path and through the fitted link in a test bed, and tables compare
-/// the two. The path is full for a part of the time: `farwire fit` says beforehand for how long, and how much it sends at most.
+/// The far end is `farwire serve`. The path is probed idle, and beside UDP loads that exceed its rate, in each direction. If
+/// its rate varies, trains of packets on the idle path show how it serves a short burst. Then another measurement, with TCP
+/// loads, runs over the path and through the fitted link in a test bed, and tables compare the two. The path is full for a
+/// part of the time: `farwire fit` says beforehand for how long, and how much it sends at most.
 /// An iperf3 server, or a host that only answers pings, shows less, and the result says what is missing. If the far end or the
 /// budget allows no loads, only the idle path is compared.
 ///
@@ -180,7 +182,7 @@ impl FitArgs {
 
     /// Compares the path with a link that exists. The exit code is 0 if they were compared.
     fn run_against(&self, link: &Path, limits: &Limits) -> Result<ExitCode, Failure> {
-        toml_file::read_link(link, &NamedFilesArgs::default().files()).or_bad_input()?;
+        let spec = toml_file::read_link(link, &NamedFilesArgs::default().files()).or_bad_input()?;
         if self.files().or_bad_input()?.is_some() {
             return Err(Failure::bad_input(
                 "--against: name a far end in place of files, which have no path to measure",
@@ -190,7 +192,8 @@ impl FitArgs {
         Places::check(&out, None).or_bad_input()?;
         let fitted_s = plan::probed_s(limits.time_s);
         self.announce(limits, fitted_s, limits.proof_loaded_s());
-        let (held_out, doubts) = self.on_path(|path| path.only_hold_out(limits))?;
+        let with_trains = has_light_load(&spec);
+        let (held_out, doubts) = self.on_path(|path| path.only_hold_out(limits, with_trains))?;
         let mut result = FitResult {
             sources: self.sources.clone(),
             against: Some(link.display().to_string()),
@@ -328,6 +331,13 @@ impl FitArgs {
             self.budget.0.div_ceil(1_000_000)
         ));
     }
+}
+
+/// Returns whether a link serves a short burst otherwise than a full load.
+fn has_light_load(link: &LinkSpec) -> bool {
+    let layers = [&link.both, &link.up, &link.down].into_iter();
+    let mut traces = layers.filter_map(|layer| layer.get::<TraceSpec>());
+    traces.any(|trace| trace.light.is_some())
 }
 
 /// Returns the day in UTC, as 2026-11-27.
@@ -483,6 +493,17 @@ mod tests {
         assert!(!statement(&[]).contains("This machine"));
         let doubted = statement(&["the host was starved of CPU".to_owned()]);
         assert!(doubted.ends_with(DOUBTED), "{doubted}");
+    }
+
+    #[test]
+    fn a_light_load_of_either_direction_or_of_both_is_found() {
+        let full = r#"file = "full", content = "1\n2\n""#;
+        let light = r#"light = "light", light_content = "0 20 0\n10 20 0\n20 20 0\n""#;
+        let with_light = format!("trace = {{ {full}, {light} }}");
+        let found = |text: &str| has_light_load(&toml_text(text).unwrap());
+        assert!(found(&with_light));
+        assert!(found(&format!("[down]\n{with_light}")));
+        assert!(!found(&format!("[up]\ntrace = {{ {full} }}")));
     }
 
     #[test]

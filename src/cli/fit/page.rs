@@ -1,7 +1,7 @@
 //! The drawings of a fit's page: the path beside the fitted link.
 
 use conditions::Direction;
-use fit::{goodput, one_way_delays, round_trips};
+use fit::{burst_spreads, goodput, one_way_delays, round_trips};
 use record::{Measurement, Phase};
 use report::{Axis, Curve, PageDrawing, Plot, Point, Shape};
 use stats::order_statistics::{quantile, sorted};
@@ -23,7 +23,8 @@ const PHASES: [(Phase, &str); 4] = [
 ];
 
 /// Draws the measurements of the path and of the link: the distribution of the round trips of each phase, or of the delays of
-/// each direction if the path has no round trips, and the TCP goodput of a load in each direction over time.
+/// each direction if the path has no round trips, that of the bursts in each direction, and the TCP goodput of a load in each
+/// direction over time.
 pub(super) fn drawings(measured: [&Measurement; 2]) -> Vec<PageDrawing> {
     let delays = PHASES.iter().filter_map(|(phase, name)| {
         let curves = round_trips(measured, *phase).map(|values| distribution(&values));
@@ -36,6 +37,15 @@ pub(super) fn drawings(measured: [&Measurement; 2]) -> Vec<PageDrawing> {
         let curves = one_way_delays(measured, way).map(|values| distribution(&values));
         let caption = format!("Delays {} idle", way.name());
         draw(caption, curves, "delay, ms", "share of packets, %")
+    });
+    let bursts = [Direction::Up, Direction::Down].into_iter();
+    let bursts = bursts.filter_map(|way| {
+        let curves = burst_spreads(measured, way).map(|values| distribution(&values));
+        let caption = format!(
+            "Bursts {} idle, from the first to the last arrival",
+            way.name()
+        );
+        draw(caption, curves, "time, ms", "share of bursts, %")
     });
     let loads = [
         (Phase::LoadedDown, Direction::Down, "download"),
@@ -50,7 +60,8 @@ pub(super) fn drawings(measured: [&Measurement; 2]) -> Vec<PageDrawing> {
         let caption = format!("TCP {name} over time");
         draw(caption, curves, "time, s", "goodput, Mbit/s")
     });
-    delays.chain(one_way).chain(goodputs).collect()
+    let idle = delays.chain(one_way).chain(bursts);
+    idle.chain(goodputs).collect()
 }
 
 /// Returns the cumulative distribution of values.
@@ -121,6 +132,24 @@ mod tests {
         assert_eq!(captions, ["Round trips idle", "TCP upload over time"]);
         assert!(drawn.iter().all(|one| one.svg.starts_with("<svg")));
         assert!(drawings([&path, &Measurement::default()]).is_empty());
+    }
+
+    #[test]
+    fn bursts_are_drawn_for_the_direction_that_has_trains() {
+        let [mut path, mut link] = [measured(0.0), measured(2.0)];
+        for one in [&mut path, &mut link] {
+            let arrivals = (0..50_u32).map(|packet| Sample {
+                phase: Some(Phase::Idle),
+                direction: Some(Direction::Down),
+                ..Sample::new(0.0, Metric::InTrainMs, (packet / 2).into(), packet.into())
+            });
+            one.samples.extend(arrivals);
+        }
+        let drawn = drawings([&path, &link]);
+        let captions: Vec<&str> = drawn.iter().map(|one| one.caption.as_str()).collect();
+        let bursts = "Bursts down idle, from the first to the last arrival";
+        let expected = ["Round trips idle", bursts, "TCP upload over time"];
+        assert_eq!(captions, expected);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use netio::bed::SERVER;
@@ -30,36 +31,46 @@ pub(super) struct Replay {
 /// The test bed cannot be set up, or the measurement failed.
 pub(super) fn measure(link: &Path, plan: &HeldOutPlan) -> Result<Replay> {
     note("farwire: fit: the same measurement through the link");
-    let count = plan.count.to_string();
-    let interval = format!("{}us", plan.interval.as_micros());
-    let size = plan.size.to_string();
-    let idle = [
-        plan.idle,
-        "--count",
-        &count,
-        "--interval",
-        &interval,
-        "--size",
-        &size,
-    ];
     let mut doubts = Vec::new();
+    let idle = packets(plan.idle, plan.count, plan.interval, plan.size);
     let idle = behind(link, &idle, &mut doubts)?;
+    let trains = match plan.trains {
+        Some(trains) => {
+            let mut words = packets("probe", trains.count, trains.interval, trains.size);
+            words.extend(["--train".to_owned(), trains.length.to_string()]);
+            Some((trains, behind(link, &words, &mut doubts)?))
+        }
+        None => None,
+    };
     let loaded = match &plan.loads_s {
         Ok(lasts_s) => {
             let time = format!("{lasts_s:.0}s");
             let words = ["quality", "--congestion", CONGESTION, "--time", &time];
-            Some(behind(link, &words, &mut doubts)?)
+            Some(behind(link, &words.map(str::to_owned), &mut doubts)?)
         }
         Err(_) => None,
     };
     Ok(Replay {
-        measurement: held_out::joined(idle, loaded),
+        measurement: held_out::joined(idle, trains, loaded),
         doubts,
     })
 }
 
+/// Returns the words of `farwire measure` for an instrument that sends this number of packets with this payload in bytes.
+fn packets(instrument: &str, count: u32, interval: Duration, size: u32) -> Vec<String> {
+    let interval = format!("{}us", interval.as_micros());
+    let options = [
+        ("--count", count.to_string()),
+        ("--interval", interval),
+        ("--size", size.to_string()),
+    ];
+    let options = options.into_iter();
+    let options = options.flat_map(|(name, value)| [name.to_owned(), value]);
+    [instrument.to_owned()].into_iter().chain(options).collect()
+}
+
 /// Runs `farwire measure` with these words behind the link. Adds the reasons to doubt the result.
-fn behind(link: &Path, words: &[&str], doubts: &mut Vec<String>) -> Result<Measurement> {
+fn behind(link: &Path, words: &[String], doubts: &mut Vec<String>) -> Result<Measurement> {
     let program = std::env::current_exe().context("this program's own path")?;
     let folder = tempfile::tempdir().context("a folder for the counters of the link")?;
     let counters = folder.path().join("link.json");
@@ -99,6 +110,12 @@ fn add_doubts(measurement: &Measurement, summary: &Summary, doubts: &mut Vec<Str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_are_sent_through_the_link_as_over_the_path() {
+        let words = packets("probe", 300, Duration::from_millis(100), 1358).join(" ");
+        assert_eq!(words, "probe --count 300 --interval 100000us --size 1358");
+    }
 
     #[test]
     fn what_the_machine_may_have_spoilt_is_kept_once() {

@@ -2,8 +2,8 @@
 
 use conditions::Direction;
 use fit::{
-    Comparison, DelayComparison, Estimate, IntervalKind, LossComparison, Parameter,
-    ThroughputComparison,
+    BurstComparison, Comparison, DelayComparison, Distance, Estimate, IntervalKind, LossComparison,
+    Parameter, ThroughputComparison,
 };
 use record::quantity::number;
 use record::table::{Column, Table};
@@ -162,43 +162,56 @@ fn parameters(all: &[Parameter]) -> Table {
 }
 
 /// Returns the tables of a comparison.
-fn tables(found: &Comparison) -> [Table; 4] {
+fn tables(found: &Comparison) -> [Table; 5] {
     [
         delays(&found.delays),
-        distances(&found.delays),
+        bursts(&found.bursts),
+        distances(&found.delays, &found.bursts),
         throughput(&found.throughput),
         losses(&found.losses),
     ]
 }
 
 fn delays(all: &[DelayComparison]) -> Table {
-    let columns = [
-        Column::words("delays"),
+    let row = |one: &DelayComparison| {
+        let pairs = [one.p50_ms, one.p95_ms];
+        percentiles(phase(one), pairs, one.errors_percent())
+    };
+    Table::new("", percentile_columns("delays")).with(all.iter().map(row))
+}
+
+/// Returns the table of the times from the first to the last arrival of each train on the idle path.
+fn bursts(all: &[BurstComparison]) -> Table {
+    let row = |one: &BurstComparison| {
+        let name = one.direction.name().to_owned();
+        percentiles(name, [one.p50_ms, one.p95_ms], one.errors_percent())
+    };
+    let columns = percentile_columns("bursts, idle: first\nto last arrival");
+    Table::new("", columns).with(all.iter().map(row))
+}
+
+/// Returns the columns of a table of percentiles, the first one with this title.
+fn percentile_columns(first: &str) -> [Column; 7] {
+    [
+        Column::words(first),
         Column::numbers("path p50\nms"),
         Column::numbers("link p50\nms"),
         Column::numbers("differs\n%"),
         Column::numbers("path p95\nms"),
         Column::numbers("link p95\nms"),
         Column::numbers("differs\n%"),
-    ];
-    let row = |one: &DelayComparison| {
-        let [p50, p95] = [one.p50_ms, one.p95_ms].map(|pair| pair.map(number));
-        let ([path_p50, link_p50], [path_p95, link_p95]) = (p50, p95);
-        let [of_p50, of_p95] = one.errors_percent().map(|error| format!("{error:.1}"));
-        [
-            phase(one),
-            path_p50,
-            link_p50,
-            of_p50,
-            path_p95,
-            link_p95,
-            of_p95,
-        ]
-    };
-    Table::new("", columns).with(all.iter().map(row))
+    ]
 }
 
-fn distances(all: &[DelayComparison]) -> Table {
+/// Returns a row with the medians and the 95th percentiles of the path and of the link, and the error of each in percent.
+fn percentiles(name: String, [p50, p95]: [[f64; 2]; 2], errors: [f64; 2]) -> [String; 7] {
+    let [path_p50, link_p50] = p50.map(number);
+    let [path_p95, link_p95] = p95.map(number);
+    let [of_p50, of_p95] = errors.map(|error| format!("{error:.1}"));
+    [name, path_p50, link_p50, of_p50, path_p95, link_p95, of_p95]
+}
+
+fn distances(delays: &[DelayComparison], bursts: &[BurstComparison]) -> Table {
     let columns = [
         Column::words("distances of\nthe delays"),
         Column::words("Kolmogorov-\nSmirnov"),
@@ -215,17 +228,24 @@ fn distances(all: &[DelayComparison]) -> Table {
             number(high)
         )
     };
-    let row = |one: &DelayComparison| {
-        let [kolmogorov_smirnov, wasserstein] = one.path_halves.map(number);
+    let row = |name: String, distance: &Distance, path_halves: [f64; 2]| {
+        let [kolmogorov_smirnov, wasserstein] = path_halves.map(number);
         [
-            phase(one),
-            with_interval(one.distance.kolmogorov_smirnov),
+            name,
+            with_interval(distance.kolmogorov_smirnov),
             kolmogorov_smirnov,
-            with_interval(one.distance.wasserstein),
+            with_interval(distance.wasserstein),
             wasserstein,
         ]
     };
-    Table::new("", columns).with(all.iter().map(row))
+    let delays = delays
+        .iter()
+        .map(|one| row(phase(one), &one.distance, one.path_halves));
+    let bursts = bursts.iter().map(|one| {
+        let name = format!("bursts, {}", one.direction.name());
+        row(name, &one.distance, one.path_halves)
+    });
+    Table::new("", columns).with(delays.chain(bursts))
 }
 
 /// Returns the name of the phase for people, and what was measured in it.
@@ -311,5 +331,34 @@ mod tests {
         assert_eq!(names(Metric::RttMs, None), ["idle, round trips"]);
         let up = names(Metric::OneWayDelayMs, Some(Direction::Up));
         assert_eq!(up, ["idle, up"]);
+    }
+
+    #[test]
+    fn bursts_have_a_row_for_their_direction_in_both_tables() {
+        let packets = (0..300_u32).map(|packet| {
+            let (train, place) = (packet / 10, packet % 10);
+            let arrival = Sample::new(train.into(), Metric::InTrainMs, train.into(), place.into());
+            Sample {
+                phase: Some(Phase::Idle),
+                ..arrival.toward(Direction::Down)
+            }
+        });
+        let measured = Measurement {
+            samples: packets.collect(),
+            ..Measurement::default()
+        };
+        let [_, bursts, distances, ..] = tables(&Comparison::of(&measured, &measured));
+        let texts = |table: &Table| -> Vec<Vec<String>> {
+            let rows = table.rows.iter();
+            rows.map(|row| row.iter().map(|cell| cell.text.clone()).collect())
+                .collect()
+        };
+        let spread = number(9.0);
+        let of_both = [spread.as_str(), spread.as_str(), "0.0"];
+        assert_eq!(
+            texts(&bursts),
+            [[&["down"][..], &of_both, &of_both].concat()]
+        );
+        assert_eq!(texts(&distances)[0][0], "bursts, down");
     }
 }
