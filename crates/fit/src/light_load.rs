@@ -23,7 +23,7 @@ use crate::varying_rate::{VARIES, whole};
 /// The fewest complete trains that show a light load.
 pub(crate) const FEWEST_TRAINS: usize = 20;
 /// The time of a window in seconds, and its fewest complete trains.
-const WINDOW: (f64, usize) = (1.0, 5);
+const WINDOW: (f64, usize) = (0.5, 5);
 /// The shortest time in milliseconds from the first packet of a train to the last one that counts. Packets that arrive
 /// at one time have no rate.
 const LEAST_SPREAD_MS: f64 = 0.001;

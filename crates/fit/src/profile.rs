@@ -148,7 +148,7 @@ impl LinkFit {
             ));
         }
         if let Some(found) = &fit.bottleneck {
-            lines.extend(bottleneck(found));
+            lines.extend(bottleneck(found, both_loads.is_some()));
         }
         lines.extend(match both_loads {
             Some((rates, light)) => Some(two_traces::line(rates, light, fit.delay.as_ref(), half)),
@@ -326,7 +326,7 @@ fn seconds(value: f64) -> f64 {
     (1e3 * value).round() / 1e3
 }
 
-fn bottleneck(found: &Bottleneck) -> Vec<Line> {
+fn bottleneck(found: &Bottleneck, has_light_load: bool) -> Vec<Line> {
     let rate = found.rate;
     let burst = found.burst_bytes.map(|burst| burst.value);
     if found.queue == Some(QueueKind::Policed) {
@@ -346,6 +346,11 @@ fn bottleneck(found: &Bottleneck) -> Vec<Line> {
         Some(held) => {
             let least = held.value.max(LEAST_QUEUE_BYTES);
             line("queue", bytes(least) + "b", about, held, bytes)
+        }
+        // A bottleneck of opportunities has no rate by which a time would be a number of bytes.
+        None if has_light_load => {
+            let held = length.map(|ms| (ms * rate.value / 8e3).max(LEAST_QUEUE_BYTES));
+            line("queue", bytes(held.value) + "b", about, held, bytes)
         }
         None => line("queue", ms(length.value), about, length, ms),
     };

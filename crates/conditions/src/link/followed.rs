@@ -59,6 +59,8 @@ struct Followed {
     light: Option<Arc<LightLoad>>,
     /// Whether the light load has delays, in place of the one that the conditions state.
     has_light_delays: bool,
+    /// The part of these delays that the stage of the delay has in their place, from which jitter may take away.
+    moved: Nanos,
 }
 
 /// Returns the times at which traces of a layer end and their conditions no longer hold.
@@ -75,7 +77,9 @@ impl Moment {
     pub(super) fn new(at: Nanos, conditions: ConditionSet) -> Self {
         Self {
             at,
-            follows: conditions.get().and_then(|spec| Followed::new(at, spec)),
+            follows: conditions
+                .get()
+                .and_then(|spec| Followed::new(at, spec, &conditions)),
             conditions,
         }
     }
@@ -87,22 +91,30 @@ impl Moment {
 }
 
 impl Followed {
-    fn new(at: Nanos, spec: &TraceSpec) -> Option<Self> {
+    fn new(at: Nanos, spec: &TraceSpec, conditions: &ConditionSet) -> Option<Self> {
         let trace = spec.trace()?;
         if spec.end == TraceEnd::Clear && at >= trace.length() {
             return None;
         }
         let has_light_delays = spec.has_light_delays();
+        let Delay {
+            jitter, reorder, ..
+        } = conditions.delay();
+        let varies = has_light_delays && (jitter.is_some() || reorder.is_some());
+        let moved = trace.light().filter(|_| varies);
+        let moved = moved.map_or(Nanos::ZERO, LightLoad::least_delay);
+        let shorter_by = if has_light_delays { moved } else { Nanos::MAX };
         Some(Self {
             trace: Arc::clone(trace),
             end: spec.end,
             columns: spec.columns(),
             has_opportunities: spec.has_opportunities(),
-            light: trace.light.as_ref().map(|light| match has_light_delays {
-                true => Arc::clone(&light.load),
-                false => Arc::new(light.load.without_delays()),
+            light: trace.light.as_ref().map(|light| match shorter_by {
+                Nanos::ZERO => Arc::clone(&light.load),
+                by => Arc::new(light.load.with_shorter_delays(by)),
             }),
             has_light_delays,
+            moved,
         })
     }
 
@@ -203,7 +215,7 @@ impl Moment {
             (Shapes::Rate, None) if followed.has_opportunities => nothing,
             (Shapes::Delay, None) if followed.has_light_delays => {
                 let delay = Delay {
-                    time: Nanos::ZERO,
+                    time: followed.moved,
                     ..self.conditions.delay()
                 };
                 let effect = if delay == Delay::default() {

@@ -310,6 +310,33 @@ fn the_full_load_beside_a_light_one_may_be_stated_as_rates() {
     }
 }
 
+/// The delays of a light load are the middle of the jitter beside them: it may make a packet faster, too.
+#[test]
+fn jitter_beside_a_light_load_goes_to_both_sides() {
+    let mut trace = TraceSpec::named("full");
+    trace.light = Some("light".to_owned());
+    trace.read(&b"1\n2\n3\n"[..]).unwrap();
+    trace
+        .read_light(&b"0 20 0\n100 30 0\n200 20 0\n"[..], Vec::new())
+        .unwrap();
+    let mut both = spec("jitter = '10ms'");
+    both.both.at_first.set(trace);
+    let mut link = Link::new(&both.to_link("link").unwrap().config).unwrap();
+    let delays = (0..1_000).map(|number| {
+        let sent = Nanos::from_millis(200 * number);
+        link.offer(sent, Side::A, Packet::new(PacketId(number), Bytes(98)));
+        match link.poll(Nanos::MAX) {
+            Some(Outcome::Deliver { due, .. }) => (due - sent).0 as f64 / 1e6,
+            other => panic!("{other:?}"),
+        }
+    });
+    let delays: Vec<f64> = delays.collect();
+    let mean = delays.iter().sum::<f64>() / 1e3;
+    assert!((mean - 20.0).abs() < 0.6, "{mean}");
+    let least = delays.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!((10.0..11.0).contains(&least), "{least}");
+}
+
 /// Returns the same link in two forms: as one trace of it when it was saturated, with its least delay, as Mahimahi is used,
 /// and as traces of both loads. They are those of docs/traces.md.
 fn one_trace_and_two() -> [LinkSpec; 2] {

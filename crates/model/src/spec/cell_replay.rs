@@ -104,13 +104,21 @@ impl LightLoad {
         Self { offsets, ..self }
     }
 
-    /// Returns it with trains whose first packets have no delay.
+    /// Returns the least delay of a first packet.
     #[must_use]
-    pub fn without_delays(&self) -> Self {
-        let mut without = self.clone();
-        let trains = without.trains.iter_mut();
-        trains.for_each(|train| train.delay = Nanos::ZERO);
-        without
+    pub fn least_delay(&self) -> Nanos {
+        let delays = self.trains.iter().map(|train| train.delay);
+        delays.min().unwrap_or_default()
+    }
+
+    /// Returns it with delays of first packets that are shorter by `by`, at least 0.
+    #[must_use]
+    pub fn with_shorter_delays(&self, by: Nanos) -> Self {
+        let mut shorter = self.clone();
+        for train in &mut shorter.trains {
+            train.delay = Nanos(train.delay.0.saturating_sub(by.0));
+        }
+        shorter
     }
 
     /// Returns the number of the train in force at a time of the schedules' clock, and the delay then, on the straight line
