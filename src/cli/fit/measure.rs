@@ -590,6 +590,12 @@ impl<'a> Path<'a> {
         let Some(plan) = TrainPlan::of(&found, self.headers()) else {
             return Ok(None);
         };
+        let last = observed.loaded.last();
+        if let Some((load, bottleneck)) =
+            last.and_then(|load| Some((load, found.toward(load.direction).bottleneck.as_ref()?)))
+        {
+            self.pause(plan::pause_s(observed, load, bottleneck.rate.value, 0.0))?;
+        }
         let measured = plan.check(self.mtu(), *spare).and_then(|()| {
             *spare -= plan.bytes();
             self.send_trains(plan)
