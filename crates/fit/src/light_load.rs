@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_slower_light_load_differs_and_has_its_deliveries_over_time() {
         // In every second window, trains take about 5 ms longer.
-        let found = fitted_spreads(200, |at| 25.0 + 5.0 * f64::from(at / 10 % 2) + share(at));
+        let found = fitted_spreads(200, |at| 25.0 + 5.0 * f64::from(at / 5 % 2) + share(at));
         assert!(found.is_different());
         assert_eq!((found.packets, found.trains), (10, 200));
         assert!((found.full.value - 9.9e6).abs() < 1.0, "{:?}", found.full);
@@ -223,11 +223,11 @@ mod tests {
         );
         assert_eq!(found.deliveries_ms.len(), 10);
         for (place, delivered) in (0_u32..).zip(&found.deliveries_ms) {
-            assert_eq!(delivered.values.len(), 20);
-            assert!((delivered.every_s - 1.0).abs() < 1e-9, "{delivered:?}");
+            assert_eq!(delivered.values.len(), 40);
+            assert!((delivered.every_s - 0.5).abs() < 1e-9, "{delivered:?}");
             for (at, ms) in delivered.values.iter().enumerate() {
-                // Of 0 to 0.9 ms, the median is 0.45 ms.
-                let spread_ms = if at % 2 == 0 { 25.45 } else { 30.45 };
+                // The shares of five neighbours have the median 0.4 or 0.5.
+                let spread_ms = if at % 2 == 0 { 25.4 } else { 30.5 };
                 let expected = spread_ms * f64::from(place) / 9.0;
                 assert!((ms - expected).abs() < 1e-9, "{place}: {delivered:?}");
             }
@@ -289,7 +289,7 @@ mod tests {
     fn the_median_of_a_window_has_no_jitter() {
         // All packets but the first one of a train are late or early by the same time, of which the median is 0.
         let found = fitted(&observed(200, |at| {
-            let jitter_ms = 4.0 * (share(at) - 0.45);
+            let jitter_ms = f64::from(at * 2 % 5) - 2.0;
             let later = (1..PACKETS).map(|place| 2.8 * f64::from(place) + jitter_ms);
             [0.0].into_iter().chain(later).collect()
         }));
