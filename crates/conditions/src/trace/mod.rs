@@ -42,7 +42,7 @@ pub struct Trace {
     /// The light load beside these times, which then are those of a full load.
     pub(crate) light: Option<Light>,
     /// The rates from which these times were computed, if the full load was stated as rates.
-    rates: Option<Arc<Trace>>,
+    rates: Option<Arc<Self>>,
     /// Conditions by time.
     pub(crate) steps: Option<Series>,
     /// The conditions that its steps state.
