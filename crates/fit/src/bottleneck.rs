@@ -4,8 +4,9 @@ use conditions::Direction;
 
 use crate::delay::Served;
 use crate::estimate::Estimate;
+use crate::index;
 use crate::loss::{self, LossFit};
-use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations, index};
+use crate::observations::{Intensity, LoadTraffic, LoadedSession, PathObservations};
 use crate::over_time::OverTime;
 use crate::queue::{Queue, QueueKind, idle_delays, median, range};
 use crate::varying_rate::{VARIES, VaryingRate};

@@ -15,7 +15,8 @@ use stats::order_statistics::{quantile, sorted};
 use crate::DIRECTIONS;
 use crate::files::{FileError, day_of, enough, of_probes};
 use crate::full::{Arrival, FullDirection};
-use crate::observations::{Marks, PathObservations, Probe, ProbeSession, index};
+use crate::index;
+use crate::observations::{Marks, PathObservations, Probe, ProbeSession};
 use packets::{Capture, Outcome, Packet};
 use pairing::{Needed, STAMPS_NS, arrivals, overtakes};
 

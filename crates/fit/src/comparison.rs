@@ -10,7 +10,8 @@ use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
 use crate::distance::{Distance, between_halves, distances};
-use crate::observations::{ProbeSession, index};
+use crate::index;
+use crate::observations::ProbeSession;
 
 pub use bursts::{BurstComparison, burst_spreads};
 

@@ -8,7 +8,8 @@ use stats::quantile::Quantile;
 use stats::t_interval;
 
 use crate::estimate::Estimate;
-use crate::observations::{ProbeSession, index};
+use crate::index;
+use crate::observations::ProbeSession;
 use crate::over_time::OverTime;
 use crate::varying_delay::VaryingDelay;
 

@@ -11,8 +11,9 @@ use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
 use crate::DIRECTIONS;
+use crate::index;
 use crate::observations::{
-    LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession, UDP_HEADERS, index,
+    LoadTraffic, LoadedSession, PathObservations, Probe, ProbeSession, UDP_HEADERS,
 };
 use crate::over_time::OverTime;
 use crate::trains::{Train, TrainSession};

@@ -5,7 +5,8 @@ use record::{Figure, Measurement, Metric, Phase, Sample, Statistic};
 use stats::losses::Losses;
 
 use crate::DIRECTIONS;
-use crate::observations::{PathObservations, Probe, ProbeSession, index};
+use crate::index;
+use crate::observations::{PathObservations, Probe, ProbeSession};
 
 /// One of this number of probes is held out.
 const ONE_OF: usize = 3;

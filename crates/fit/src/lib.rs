@@ -56,6 +56,11 @@ use conditions::Direction;
 /// The directions, up first.
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
+/// Returns the place of a direction in a pair.
+fn index(way: Direction) -> usize {
+    way.choose(0, 1)
+}
+
 /// The fitted conditions of both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkFit {

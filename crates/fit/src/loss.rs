@@ -11,7 +11,8 @@ use stats::losses::Losses;
 use stats::proportion;
 
 use crate::estimate::Estimate;
-use crate::observations::{ProbeSession, index};
+use crate::index;
+use crate::observations::ProbeSession;
 
 /// The probability by chance below which losses in a row are bursts.
 const ALARM: f64 = 0.01;

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
-use crate::DIRECTIONS;
 use crate::estimate::Estimate;
 use crate::over_time::OverTime;
 use crate::trains::TrainSession;
+use crate::{DIRECTIONS, index};
 
 /// The headers of Ethernet, IPv4 and UDP in bytes, without FCS.
 pub(crate) const UDP_HEADERS: u32 = 14 + 20 + 8;
@@ -464,13 +464,8 @@ impl Probe {
     }
 }
 
-/// Returns the place of a direction in a pair.
-pub(crate) fn index(way: Direction) -> usize {
-    way.choose(0, 1)
-}
-
 /// Returns the payload of a probe in bytes, which the facts of `probe` and of `ping` state: `1400 payload bytes`.
-pub(crate) fn payload(measurement: &Measurement) -> u32 {
+fn payload(measurement: &Measurement) -> u32 {
     let facts = ["probe", "rtt"].into_iter();
     let mut stated = facts.filter_map(|name| {
         let (before, _) = measurement.facts.get(name)?.split_once(" payload bytes")?;

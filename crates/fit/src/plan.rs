@@ -78,7 +78,7 @@ pub fn losses_s(total_s: f64) -> f64 {
 }
 
 /// Returns the rate of small datagrams with this number of bytes that show the losses of a path of this rate, in the same unit.
-/// They are so many that they show how long bursts are, and so far below the rate that they meet no queue.
+/// They are numerous enough to show how long bursts are, and far enough below the rate to meet no queue.
 pub fn losses_rate(rate: f64, wire_bytes: u32) -> f64 {
     (LOSSES_SHARE * rate).min(MOST_LOSSES_PACKETS * 8.0 * f64::from(wire_bytes))
 }

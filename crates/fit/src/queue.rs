@@ -7,7 +7,8 @@ use stats::quantile::Quantile;
 use crate::delay::half_life;
 use crate::estimate::Estimate;
 use crate::growth::{CODEL, Growth, Manager};
-use crate::observations::{LoadTraffic, LoadedSession, PathObservations, Probe, index};
+use crate::index;
+use crate::observations::{LoadTraffic, LoadedSession, PathObservations, Probe};
 
 /// The part of a load in which a strong one has filled the queue.
 const SETTLED: [f64; 2] = [0.5, 0.95];

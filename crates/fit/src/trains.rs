@@ -7,7 +7,7 @@ use record::{Measurement, Metric, Phase};
 use serde::{Deserialize, Serialize};
 use stats::order_statistics::{quantile, sorted};
 
-use crate::observations::{index, payload};
+use crate::index;
 
 /// Trains of packets of equal size on the otherwise idle path: a light load.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -34,13 +34,13 @@ pub struct Train {
 
 impl TrainSession {
     /// Reads the trains of a phase from a measurement of `farwire measure probe --train LENGTH`; without a phase, those
-    /// of a measurement without phases. A packet has `headers` bytes of L2, L3 and L4 without FCS. A train of which no
-    /// packet arrived is absent.
+    /// of a measurement without phases. A packet has `wire_bytes` L2 bytes without FCS. A train of which no packet arrived
+    /// is absent.
     pub fn of(
         measurement: &Measurement,
         phase: Option<Phase>,
         length: usize,
-        headers: u32,
+        wire_bytes: u32,
     ) -> Self {
         let mut trains: BTreeMap<u64, Train> = BTreeMap::new();
         let samples = measurement.samples.iter();
@@ -63,7 +63,7 @@ impl TrainSession {
             arrivals_ms: train.arrivals_ms.map(|arrivals| sorted(&arrivals)),
         });
         Self {
-            wire_bytes: payload(measurement).saturating_add(headers),
+            wire_bytes,
             length,
             trains: trains.collect(),
         }
@@ -112,7 +112,7 @@ mod tests {
     use record::Sample;
 
     use super::*;
-    use crate::observations::{PathObservations, UDP_HEADERS};
+    use crate::observations::PathObservations;
 
     /// Returns the samples of a train in a direction, whose packets arrived at these times.
     fn samples(number: u64, at_s: f64, way: Direction, arrivals_ms: &[f64]) -> Vec<Sample> {
@@ -133,7 +133,7 @@ mod tests {
     /// Returns a measurement of three trains of three packets: a complete one, one that lost a packet down, and one of
     /// which a single packet arrived up.
     fn measured() -> Measurement {
-        let mut measurement = Measurement {
+        Measurement {
             samples: [
                 samples(1, 2.0, Direction::Up, &[0.0, 0.5, 1.0]),
                 // Packets may overtake each other.
@@ -144,16 +144,11 @@ mod tests {
             ]
             .concat(),
             ..Measurement::default()
-        };
-        let fact = "STAMP (RFC 8762), 1358 payload bytes of UDP, one every 100ms";
-        measurement
-            .facts
-            .insert("probe".to_owned(), fact.to_owned());
-        measurement
+        }
     }
 
     fn session() -> TrainSession {
-        TrainSession::of(&measured(), Some(Phase::Idle), 3, UDP_HEADERS)
+        TrainSession::of(&measured(), Some(Phase::Idle), 3, 1400)
     }
 
     #[test]
@@ -190,7 +185,7 @@ mod tests {
 
     #[test]
     fn samples_of_another_phase_are_no_trains_of_this_one() {
-        let found = TrainSession::of(&measured(), None, 3, UDP_HEADERS);
+        let found = TrainSession::of(&measured(), None, 3, 1400);
         assert!(found.is_empty());
         assert_eq!(found, TrainSession::default());
     }

@@ -5,8 +5,9 @@ use conditions::Direction;
 use statrs::distribution::{ChiSquared, ContinuousCDF as _};
 use stats::t_interval;
 
+use crate::index;
 use crate::loss::{self, LONGEST_BURST, LossFit};
-use crate::observations::{LoadedSession, PathObservations, index};
+use crate::observations::{LoadedSession, PathObservations};
 use crate::over_time::{CHANCE, OverTime};
 use crate::queue::{idle_delays, range};
 

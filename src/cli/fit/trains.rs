@@ -108,7 +108,8 @@ impl TrainPlan {
 
     /// Reads the trains of a measurement whose packets have `headers` bytes of L2, L3 and L4.
     pub(super) fn session(&self, measured: &Measurement, headers: u32) -> TrainSession {
-        let mut session = TrainSession::of(measured, None, self.length as usize, headers);
+        let wire_bytes = self.size.saturating_add(headers);
+        let mut session = TrainSession::of(measured, None, self.length as usize, wire_bytes);
         if !self.is_held {
             for train in &mut session.trains {
                 let [_, down] = &mut train.arrivals_ms;

@@ -133,7 +133,7 @@ mod tests {
         assert_eq!((up.direction, up.trains), (Direction::Up, [100, 50]));
         assert_eq!(up.errors_percent(), [0.0; 2]);
         assert_eq!((down.direction, down.trains), (Direction::Down, [90, 45]));
-        // Without the trains that lost a packet, 0 to 0.9 ms lack 0.3 ms.
+        // The trains that lost a packet are those of 0.3 ms, so that the median of the others is 0.5 ms.
         assert!((down.p50_ms[0] - 20.5).abs() < 1e-9, "{down:?}");
         assert!((down.p50_ms[1] - 30.5).abs() < 1e-9, "{down:?}");
         assert!((down.distance.wasserstein.value - 10.0).abs() < 1e-9);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn fewer_than_twenty_complete_trains_are_not_compared() {
-        // Of 22 trains, two lost a packet.
+        // Two of 22 trains lost a packet.
         let enough = compared(&measured(22, 20.0), &measured(100, 20.0));
         assert_eq!(enough.len(), 2);
         let few = compared(&measured(21, 20.0), &measured(100, 20.0));

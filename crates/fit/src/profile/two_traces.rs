@@ -77,7 +77,7 @@ fn trains(light: &LightLoadFit, delay: Option<&DelayFit>) -> String {
     for at_s in starts.take_while(|at_s| *at_s < lasts_s - 0.5 * every_s) {
         let until_s = (at_s + step_s).min(lasts_s);
         let mut latest = 0.0_f64;
-        // Means of ascending times are ascending, but for their rounding.
+        // Means of ascending times are ascending, except for their rounding.
         let deliveries = light.deliveries_ms.iter().map(|one| {
             latest = latest.max(one.mean_between(at_s, until_s));
             milliseconds(latest)
