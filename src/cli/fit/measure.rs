@@ -61,6 +61,8 @@ const LONGEST_DOWNLOAD: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 16 * 1024;
 /// The header of TCP, and its timestamps option, in bytes (RFC 9293, RFC 7323).
 const TCP_HEADER: [u32; 2] = [20, 12];
+/// The loads of one rate that have to fill the path, if the budget allows them. Packets are also lost if a host stalls.
+const AGREEING: usize = 2;
 /// The part of the budget that the search for the rates may use.
 const SEARCH_PART: f64 = 0.25;
 
@@ -255,7 +257,7 @@ impl<'a> Path<'a> {
         Ok(ProbeSession::of(&idle, None, self.headers()))
     }
 
-    /// Sends datagrams at rising rates until the path carries less than was sent, and at most `left` bytes. Adds the load
+    /// Sends datagrams at rising rates until the path twice carries less than was sent, and at most `left` bytes. Adds the load
     /// that filled the path, or returns the reason why there is none.
     fn search(
         &self,
@@ -274,16 +276,29 @@ impl<'a> Path<'a> {
         let mut carried = 0.0;
         for rate in SEARCH_RATES {
             let bytes = rate * lasts_s / 8.0;
-            if bytes > *left {
-                break;
+            let mut full: Vec<LoadTraffic> = Vec::new();
+            while full.len() < AGREEING && bytes <= *left {
+                *left -= bytes;
+                let datagram = Datagram::Full(USUAL_DATAGRAM);
+                let measurement = self.load(way, rate, datagram, lasts_s)?;
+                let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
+                    let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
+                    return Ok(Some(format!("the rate {}: {cause}", way.name())));
+                };
+                if !plan::is_full(&load, random.as_ref()) {
+                    carried = load.received();
+                    let losses = LoadTraffic::losses(&measurement, way);
+                    below.extend(losses.map(|losses| (load.sent, losses)));
+                    full.clear();
+                    break;
+                }
+                full.push(load);
             }
-            *left -= bytes;
-            let measurement = self.load(way, rate, Datagram::Full(USUAL_DATAGRAM), lasts_s)?;
-            let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
-                let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
-                return Ok(Some(format!("the rate {}: {cause}", way.name())));
+            // A queue for each flow may still have held a part of the first load while the second one was sent.
+            let of_rate = |one: &LoadTraffic, other: &LoadTraffic| {
+                one.received().total_cmp(&other.received())
             };
-            if plan::is_full(&load, random.as_ref()) {
+            if let Some(load) = full.into_iter().max_by(of_rate) {
                 let rate = plan::served(&load, random.as_ref());
                 below.retain(|(sent, _)| plan::is_far_below(*sent, rate));
                 below
@@ -292,9 +307,9 @@ impl<'a> Path<'a> {
                 observed.searches.push((way, load));
                 return Ok(None);
             }
-            carried = load.received();
-            let losses = LoadTraffic::losses(&measurement, way);
-            below.extend(losses.map(|losses| (load.sent, losses)));
+            if bytes > *left {
+                break;
+            }
         }
         Ok(Some(format!(
             "the rate {}: it is above {:.0} Mbit/s, and the budget allows no faster load",
