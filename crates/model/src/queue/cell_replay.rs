@@ -198,11 +198,7 @@ impl Train {
         let opportunity = deliveries.get(self.current);
         self.leaves = match opportunity {
             Some(after) => self.since + self.delay + *after,
-            None => {
-                // CellReplay counts the last opportunity from the packet itself.
-                let last = deliveries.last().copied().unwrap_or(Nanos::ZERO);
-                at + self.delay.max(last)
-            }
+            None => at + self.delay,
         };
         (self.leaves, opportunity.is_some())
     }

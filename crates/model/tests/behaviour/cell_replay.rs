@@ -130,6 +130,16 @@ fn packets_that_come_one_by_one_have_no_more_than_a_train_before_the_full_load()
 }
 
 #[test]
+fn a_packet_behind_its_train_comes_to_the_full_load_after_the_delay() {
+    let slow = light(vec![train(0, 5, &[0, 9]), train(100, 5, &[0])], &[]);
+    let loads = replay(slow, &[2], QueueLimit::Packets(100));
+    let arrivals = [&[(0, 1_400); 4][..], &[(12, 1_400)]].concat();
+    // The last one comes before the full load would have served the others, at 18 ms, and leaves after 5 ms, not after 9.
+    let right = [5, 14, 14, 16, 18].map(Some);
+    assert_eq!(pass(alone(loads), &arrivals), right);
+}
+
+#[test]
 fn packets_that_the_full_load_dropped_delay_no_later_train() {
     let loads = replay(light(trains(), &[]), &[10, 20, 30], QueueLimit::Packets(2));
     let burst = [(0, 1_400); 60];
