@@ -47,10 +47,13 @@ pub const AROUND_S: f64 = 3.0;
 const SEARCH_PART: f64 = 0.1;
 /// The longest time in seconds for which a queue of a load's own is left to become empty.
 const LONGEST_PAUSE_S: f64 = 10.0;
+/// The payload in bytes of the small datagrams that show the losses of a direction. With the headers of UDP, IPv4 and Ethernet,
+/// it is the shortest frame of Ethernet without FCS.
+pub const LOSSES_PAYLOAD: u32 = 18;
 /// The part of the whole time for which small datagrams show the losses of a direction, the share of its rate that they take,
 /// and their largest number in a second.
 const LOSSES_PART: f64 = 0.05;
-const LOSSES_SHARE: f64 = 0.25;
+const LOSSES_SHARE: f64 = 0.4;
 const MOST_LOSSES_PACKETS: f64 = 20_000.0;
 /// The least time in seconds for which a path is probed beside a load.
 const LEAST_PROBED_S: f64 = 1.0;
@@ -267,8 +270,9 @@ mod tests {
 
     #[test]
     fn losses_are_counted_on_many_small_datagrams_far_below_the_rate() {
-        assert!((losses_rate(8e6, 146) - 2e6).abs() < 1e-6);
-        let most = losses_rate(1e9, 146) / 8.0 / 146.0;
+        assert!((losses_rate(8e6, 60) - 3.2e6).abs() < 1e-6);
+        assert!(is_far_below(losses_rate(8e6, 60), 8e6));
+        let most = losses_rate(1e9, 60) / 8.0 / 60.0;
         assert!((most - MOST_LOSSES_PACKETS).abs() < 1e-6, "{most}");
     }
 

@@ -12,7 +12,7 @@ use instruments::failure::Failure;
 use netio::stop::STOP_INTERVAL;
 use record::Phase;
 
-use super::{Datagram, PROBE_BYTES, Path, Reflector, SEARCH_PART, probes_in};
+use super::{Datagram, Path, Reflector, SEARCH_PART, probes_in};
 use crate::cli::fit::costs::{Limits, longest_ms, served_rate};
 use crate::notes::note;
 
@@ -110,7 +110,7 @@ impl Path<'_> {
         observed: &mut PathObservations,
     ) -> Result<f64, Failure> {
         let lasts_s = plan::losses_s(limits.time_s);
-        let datagram = PROBE_BYTES + self.headers();
+        let datagram = plan::LOSSES_PAYLOAD + self.headers();
         let mut taken = 0.0;
         if !matches!(self.reflector, Reflector::Stamp(_)) {
             return Ok(taken);
@@ -128,7 +128,7 @@ impl Path<'_> {
                 rate / 1e6,
                 way.name()
             ));
-            match self.load(way, rate, Datagram::Probe, lasts_s) {
+            match self.load(way, rate, Datagram::Small, lasts_s) {
                 Ok(measurement) => {
                     if let Some(losses) = LoadTraffic::losses(&measurement, way) {
                         observed.idle.add_random_losses(way, losses);

@@ -267,7 +267,7 @@ impl<'a> Path<'a> {
     ) -> Result<Measurement, Failure> {
         let wire_bytes = match datagram {
             Datagram::Full(wire_bytes) => wire_bytes,
-            Datagram::Probe => PROBE_BYTES + self.headers(),
+            Datagram::Small => plan::LOSSES_PAYLOAD + self.headers(),
         };
         let mut options = json!({
             "bitrate": format!("{:.0}", self.payload(rate, wire_bytes)),
@@ -275,8 +275,8 @@ impl<'a> Path<'a> {
             "reverse": way == Direction::Down,
             "connect_timeout": CONNECT_TIMEOUT,
         });
-        if datagram == Datagram::Probe {
-            options["length"] = PROBE_BYTES.into();
+        if datagram == Datagram::Small {
+            options["length"] = plan::LOSSES_PAYLOAD.into();
         }
         self.measure_with("udp", options)
     }
@@ -314,8 +314,8 @@ impl<'a> Path<'a> {
 enum Datagram {
     /// The full packets that an instrument sends by default, which have this number of L2 bytes.
     Full(u32),
-    /// The length of a probe.
-    Probe,
+    /// Those that show losses.
+    Small,
 }
 
 /// Returns the number of probes in this number of seconds.
