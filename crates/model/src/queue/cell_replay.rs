@@ -189,10 +189,10 @@ impl Train {
     /// opportunities before `at` are over.
     fn continue_with(&mut self, light: &LightLoad, at: Nanos, len: Bytes) -> (Nanos, bool) {
         let deliveries = light.deliveries(self.number);
-        let is_over = |after: &Nanos| self.since + *after < at;
+        let since = self.since;
+        let is_over = |after: &Nanos| since + *after < at;
         while deliveries.get(self.current).is_some_and(is_over) {
-            self.current += 1;
-            self.spare = LIGHT_OPPORTUNITY.0;
+            self.go_on();
         }
         self.take(len);
         let opportunity = deliveries.get(self.current);

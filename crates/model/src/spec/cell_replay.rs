@@ -16,10 +16,11 @@ const SIZE_STEP: u64 = 100;
 /// A bottleneck that was recorded with a light and with a full load at the same time (CellReplay, Sentosa et al., NSDI
 /// 2025).
 ///
-/// A packet that comes when all before it have left the light load begins a new train, and has the delay that the
-/// record has at that time. Packets behind it are served at the opportunities of that train. A packet for which it has
-/// none, and every packet behind that until it has left, joins the queue of the full load. The name is that of the
-/// program, whose arithmetic this is, without its rounding to milliseconds.
+/// A packet begins a new train if it comes more than a millisecond after the last one has left the light load, and if the full
+/// load would have served all packets before it. It has the delay that the record has at that time. Other packets are served
+/// at the opportunities of the present train. A packet for which it has none, and every packet behind that until it has left,
+/// joins the queue of the full load. The name is that of the program, whose arithmetic this is with the differences that
+/// docs/traces.md lists.
 #[derive(Clone, Debug)]
 pub struct CellReplay {
     /// The light load.
