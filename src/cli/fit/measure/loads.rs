@@ -90,9 +90,6 @@ impl Path<'_> {
                 observed.searches.push((way, load));
                 return Ok(None);
             }
-            if bytes > *left {
-                break;
-            }
         }
         Ok(Some(format!(
             "the rate {}: it is above {:.0} Mbit/s, and the budget allows no faster load",
