@@ -393,9 +393,10 @@ impl ProbeSession {
     }
 
     /// Adds the losses of small datagrams that were sent far below the rate, unless they are certainly more than those of the
-    /// probes: a path that cannot carry as many packets loses others than the random ones.
+    /// probes: a path that cannot carry as many packets loses others than the random ones. A few probes may have met no burst.
     pub fn add_random_losses(&mut self, way: Direction, more: Losses) {
-        let most = self.losses[index(way)].and_then(Losses::interval);
+        let of_probes = |losses: Losses| losses.interval_at_least(more.inflation());
+        let most = self.losses[index(way)].and_then(of_probes);
         let least = more.interval();
         if most
             .zip(least)
@@ -591,6 +592,27 @@ fn figure(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_of_small_datagrams_are_refused_only_if_they_are_certainly_more() {
+        let after = |lost, bursts| {
+            let mut idle = ProbeSession {
+                losses: [Some(Losses::independent(0, 1319)), None],
+                ..ProbeSession::default()
+            };
+            let more = Losses {
+                of: 30_000,
+                lost,
+                bursts,
+            };
+            idle.add_random_losses(Direction::Up, more);
+            idle.losses[0].unwrap().lost
+        };
+        // 1,319 probes meet none of 17 bursts with a probability of a half, and none of 300 losses hardly ever.
+        assert_eq!(after(187, 17), 187);
+        assert_eq!(after(300, 300), 0);
+        assert_eq!(after(3000, 200), 0);
+    }
 
     /// Returns what `farwire measure probe --under udp:1mbit,down` reports: two probes on the idle path, then two beside a
     /// load of three seconds.

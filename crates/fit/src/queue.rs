@@ -17,6 +17,12 @@ const CLEAR: f64 = 2.0;
 /// The share of the longest wait by which waits may differ from those in a plain queue, because the load and the rate are not
 /// exactly even.
 const UNEVEN: f64 = 0.05;
+/// A queue that CoDel has shortened stays below this many of its targets beside a gentle load. A plain queue that is full has at
+/// least this share of its length beside a strong load.
+const SHORTENED: f64 = 3.0;
+const FULL: f64 = 0.8;
+/// The share of waits that are not longer than the one by which a queue is taken to be short.
+const MOST_WAITS: f64 = 0.9;
 /// The share of the time for which a load arrived late below which probes did not wait in the queue of that load.
 const OWN_QUEUE: f64 = 0.25;
 /// The delay in packet times below which probes met no queue.
@@ -187,8 +193,11 @@ impl Queue<'_> {
         // Jitter behind the queue makes packets wait for those before them; jitter in front of it does not.
         let Estimate { value, interval } = level.widened(packet_ms / 2.0);
         let [low, high] = interval;
-        let [ordered_ms, most_ms] = self.ordered_ms(packet_ms).map(|ms| ms.min(value));
-        let ms = Estimate::new(value - ordered_ms, [(low - most_ms).max(0.0), high]);
+        let ordered_ms = self.ordered_ms(packet_ms).map(|ms| ms.min(value));
+        let ms = Estimate::new(
+            value - ordered_ms[0],
+            [(low - ordered_ms[1]).max(0.0), high],
+        );
         let is_least = self.grows(strong, level.value, packet_ms);
         let unclear = QueueKind::Unclear { ms: Some(ms) };
         let compared = gentle.and_then(|gentle| {
@@ -196,13 +205,17 @@ impl Queue<'_> {
             let growth = self.growth(gentle, level.value)?;
             let misfit = |manager| growth.misfit(manager, &waits);
             let misfits = (misfit(Manager::Nobody)?, misfit(Manager::Codel)?);
-            let longest_ms = waits
-                .iter()
-                .map(|(_, wait_ms)| *wait_ms)
-                .fold(0.0, f64::max);
-            (waits.len() >= FEWEST).then_some((gentle, misfits, longest_ms))
+            let in_order = sorted(
+                &waits
+                    .iter()
+                    .map(|(_, wait_ms)| *wait_ms)
+                    .collect::<Vec<_>>(),
+            );
+            let long_ms = [MOST_WAITS, 1.0].map(|share| quantile(&in_order, share));
+            let long_ms = (long_ms[0]?, long_ms[1]?.max(0.0));
+            (waits.len() >= FEWEST).then_some((gentle, misfits, long_ms))
         });
-        let Some((gentle, (plain, managed), longest_ms)) = compared else {
+        let Some((gentle, (plain, managed), (most_ms, longest_ms))) = compared else {
             let evidence = format!(
                 "packets waited {:.1} ms beside the strong load; no gentle load shows whether the queue is managed",
                 level.value
@@ -217,7 +230,10 @@ impl Queue<'_> {
         let noise = packet_ms + HOST_MS + self.scatter().unwrap_or_default();
         // The growth of a plain queue is exact, and that of a managed one only for CoDel, and only until it is short.
         let exact = (CLEAR * noise).max(UNEVEN * longest_ms);
-        let kind = if managed > noise.max(CLEAR * plain) && plain < exact {
+        // A plain queue that hardly grows, because the load hardly exceeds the rate, looks like one that CoDel has shortened.
+        let (target_ms, _) = CODEL;
+        let is_short = most_ms < (SHORTENED * target_ms).min(FULL * level.value);
+        let kind = if managed > noise.max(CLEAR * plain) && plain < exact && !is_short {
             QueueKind::Fifo { ms, is_least }
         } else if plain > noise.max(CLEAR * managed) {
             QueueKind::Managed { most_ms: Some(ms) }
@@ -513,6 +529,61 @@ mod tests {
         assert!((left_s(0.5, 10.224) - 12.0).abs() < 1e-9);
         // The probes waited with the load, or nothing waited.
         assert_eq!((left_s(200.0, 10.224), left_s(0.5, 10.0)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_queue_that_stays_short_beside_a_gentle_load_is_not_called_plain() {
+        let probes = |from_s: f64, wait_ms: &dyn Fn(f64) -> f64| {
+            let probe = |at: u32| {
+                let at_s = f64::from(at) / 100.0;
+                let up_ms = 180.0 + wait_ms(from_s + at_s);
+                Probe {
+                    at_s,
+                    rtt_ms: Some(up_ms + 10.0),
+                    one_way_ms: [Some(up_ms), Some(10.0)],
+                    lost: None,
+                }
+            };
+            ProbeSession {
+                probes: (0..160).map(probe).collect(),
+                ..ProbeSession::default()
+            }
+        };
+        let loaded = |share: f64, wait_ms: &dyn Fn(f64) -> f64| {
+            let traffic = LoadTraffic {
+                wire_bytes: 1490,
+                sent: share * 46e6,
+                sending_s: 8.0,
+                bytes: 46e6,
+                seconds: 8.0,
+                error: 0.0,
+            };
+            LoadedSession {
+                probes: probes(4.0, wait_ms),
+                from_s: -4.0,
+                until_s: 3.6,
+                ..LoadedSession::unprobed(Direction::Up, traffic)
+            }
+        };
+        let observed = PathObservations {
+            idle: probes(0.0, &|_| 0.0),
+            ..PathObservations::default()
+        };
+        let queue = Queue {
+            way: Direction::Up,
+            observed: &observed,
+            rate: Estimate::within(46e6, 1e6),
+            burst_bytes: 0.0,
+        };
+        let kind = |wait_ms: &dyn Fn(f64) -> f64| {
+            let gentle = loaded(1.015, wait_ms);
+            let found = queue.kind(&loaded(2.0, &|_| 240.0), Some(&gentle));
+            found.unwrap().0.name()
+        };
+        // CoDel has shortened the queue before the first probe, and lets it grow again for a while.
+        let shortened = |at_s: f64| 9.0 + 1.5 * (at_s - 4.0);
+        assert_ne!(kind(&shortened), "fifo");
+        assert_eq!(kind(&|at_s| 10.0 * at_s), "fifo");
     }
 
     #[test]

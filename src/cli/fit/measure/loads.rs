@@ -10,7 +10,7 @@ use fit::plan::{self, NextLoad, SEARCH_RATES};
 use fit::{LoadTraffic, LoadedSession, LossFit, PathObservations, ProbeSession};
 use instruments::failure::Failure;
 use netio::stop::STOP_INTERVAL;
-use record::Phase;
+use record::{Measurement, Phase};
 
 use super::{Datagram, Path, Reflector, SEARCH_PART, probes_in};
 use crate::cli::fit::costs::{Limits, longest_ms, served_rate};
@@ -35,8 +35,17 @@ struct LoadPlan {
     /// The L2 bytes of a datagram.
     datagram: u32,
     probed_s: f64,
+    /// The time in seconds by which the load lasts longer than the probes.
+    around_s: f64,
     /// The time for which a probe is awaited.
     timeout: Duration,
+}
+
+impl LoadPlan {
+    /// Returns the bytes that the load sends.
+    fn bytes(&self) -> f64 {
+        plan::load_bytes(self.rate, self.probed_s, self.around_s)
+    }
 }
 
 impl Path<'_> {
@@ -63,7 +72,8 @@ impl Path<'_> {
             while full.len() < AGREEING && bytes <= *left {
                 *left -= bytes;
                 let datagram = Datagram::Full(USUAL_DATAGRAM);
-                let measurement = self.load(way, rate, datagram, lasts_s)?;
+                let load = || self.load(way, rate, datagram, lasts_s);
+                let measurement = self.in_two_attempts(bytes, left, load)?;
                 let Some(load) = LoadTraffic::of(&measurement, None, way, self.headers()) else {
                     let cause = measurement.failure.as_deref().unwrap_or("nothing arrived");
                     return Ok(Some(format!("the rate {}: {cause}", way.name())));
@@ -108,24 +118,26 @@ impl Path<'_> {
     ) -> Result<f64, Failure> {
         let lasts_s = plan::losses_s(limits.time_s);
         let datagram = plan::LOSSES_PAYLOAD + self.headers();
-        let mut taken = 0.0;
         if !matches!(self.reflector, Reflector::Stamp(_)) {
-            return Ok(taken);
+            return Ok(0.0);
         }
+        let most = SEARCH_PART * left;
+        let mut spare = most;
         for (way, search) in observed.searches.clone() {
             let rate = served_rate(way, &search, &observed.idle);
             let rate = plan::losses_rate(rate, datagram);
             let bytes = rate * lasts_s / 8.0;
-            if taken + bytes > SEARCH_PART * left {
+            if bytes > spare {
                 continue;
             }
-            taken += bytes;
+            spare -= bytes;
             note(format_args!(
                 "farwire: fit: small datagrams at {:.2} Mbit/s {}, for the losses",
                 rate / 1e6,
                 way.name()
             ));
-            match self.load(way, rate, Datagram::Small, lasts_s) {
+            let load = || self.load(way, rate, Datagram::Small, lasts_s);
+            match self.in_two_attempts(bytes, &mut spare, load) {
                 Ok(measurement) => {
                     if let Some(losses) = LoadTraffic::losses(&measurement, way) {
                         observed.idle.add_random_losses(way, losses);
@@ -135,7 +147,7 @@ impl Path<'_> {
                 Err(_) => self.check_stop()?,
             }
         }
-        Ok(taken)
+        Ok(most - spare)
     }
 
     /// Loads a direction strongly and, if it can be probed meanwhile, gently. If the strong load does not always exceed the
@@ -158,12 +170,13 @@ impl Path<'_> {
             rate: plan::strong(searched),
             datagram: search.wire_bytes,
             probed_s,
+            around_s,
             timeout: STRONG_TIMEOUT,
         };
         let mut tried = strong.rate;
         let mut cause = "is not allowed";
         for left in (0..=plan::MOST_FASTER).rev() {
-            let load = match self.loaded(&strong, observed) {
+            let load = match self.loaded(&strong, observed, spare) {
                 Ok(load) => load,
                 Err(failure) => {
                     self.check_stop()?;
@@ -203,7 +216,7 @@ impl Path<'_> {
                         Some("the budget allows no gentle load".to_owned())
                     } else {
                         *spare -= more;
-                        let loaded = self.loaded(&gentle, observed);
+                        let loaded = self.loaded(&gentle, observed, spare);
                         loaded.err().map(|failure| failure.to_string())
                     };
                     if let Some(cause) = lack {
@@ -217,12 +230,12 @@ impl Path<'_> {
                 }
                 NextLoad::Nothing => return Ok(lacks),
                 NextLoad::Faster(rate) => {
-                    let bytes = plan::load_bytes(rate, probed_s, around_s);
-                    if left == 0 || bytes > *spare {
+                    let faster = LoadPlan { rate, ..strong };
+                    if left == 0 || faster.bytes() > *spare {
                         break;
                     }
-                    *spare -= bytes;
-                    strong.rate = rate;
+                    *spare -= faster.bytes();
+                    strong = faster;
                 }
             }
         }
@@ -234,11 +247,29 @@ impl Path<'_> {
         Ok(lacks)
     }
 
-    /// Loads a direction, and probes the path before and meanwhile.
+    /// Measures with a load of this number of bytes, and once more if that fails and the second load sends at most `spare` bytes.
+    /// The connection that controls a load shares the losses of the path: all its packets may be in one burst of them.
+    fn in_two_attempts(
+        &self,
+        bytes: f64,
+        spare: &mut f64,
+        measure: impl Fn() -> Result<Measurement, Failure>,
+    ) -> Result<Measurement, Failure> {
+        let found = measure()?;
+        if found.failure.is_none() || bytes > *spare {
+            return Ok(found);
+        }
+        *spare -= bytes;
+        measure()
+    }
+
+    /// Loads a direction, and probes the path before and meanwhile. A load that fails is sent once more, as far as it sends at
+    /// most `spare` bytes.
     fn loaded(
         &self,
         plan: &LoadPlan,
         observed: &mut PathObservations,
+        spare: &mut f64,
     ) -> Result<LoadTraffic, Failure> {
         let LoadPlan {
             direction: way,
@@ -246,6 +277,7 @@ impl Path<'_> {
             datagram,
             probed_s,
             timeout,
+            ..
         } = *plan;
         note(format_args!(
             "farwire: fit: a load of {:.2} Mbit/s {}",
@@ -256,13 +288,15 @@ impl Path<'_> {
         let (session, failure) = match self.reflector {
             Reflector::Stamp(_) => {
                 let under = format!("udp:{:.0}bit,{}", self.payload(rate, datagram), way.name());
-                let found = self.probe(probes_in(probed_s), Some((under, timeout)))?;
+                let probe = || self.probe(probes_in(probed_s), Some((under.clone(), timeout)));
+                let found = self.in_two_attempts(plan.bytes(), spare, probe)?;
                 let idle = ProbeSession::of(&found, Some(Phase::Idle), headers);
                 observed.idle.join(idle);
                 (LoadedSession::of(&found, headers), found.failure)
             }
             Reflector::Ping | Reflector::Absent => {
-                let found = self.load(way, rate, Datagram::Full(datagram), probed_s)?;
+                let load = || self.load(way, rate, Datagram::Full(datagram), probed_s);
+                let found = self.in_two_attempts(plan.bytes(), spare, load)?;
                 let load = LoadTraffic::of(&found, None, way, headers);
                 let session = load.map(|load| LoadedSession::unprobed(way, load));
                 (session, found.failure)
