@@ -54,12 +54,12 @@ impl Agenda {
         None
     }
 
-    /// Removes the earliest appointment if its time is `now` or earlier, and returns its link.
-    pub(crate) fn take(&mut self, now: Nanos) -> Option<u32> {
+    /// Removes the earliest appointment if its time is `now` or earlier, and returns it with its link.
+    pub(crate) fn take(&mut self, now: Nanos) -> Option<(Nanos, u32)> {
         self.next().filter(|at| *at <= now)?;
-        let Reverse((_, link)) = self.appointments.pop()?;
+        let Reverse((at, link)) = self.appointments.pop()?;
         self.of_link[link as usize] = None;
-        Some(link)
+        Some((at, link))
     }
 
     #[cold]
@@ -100,9 +100,13 @@ mod tests {
                 prop_assert_eq!(agenda.next(), last.iter().flatten().min().copied().map(Nanos));
             }
             prop_assert!(agenda.appointments.len() <= 64 + 4 * 20);
-            let taken: Vec<u64> = std::iter::from_fn(|| agenda.take(Nanos(until)))
-                .map(|link| last[link as usize].unwrap())
-                .collect();
+            let taken = std::iter::from_fn(|| agenda.take(Nanos(until)));
+            let taken: Vec<u64> = taken
+                .map(|(at, link)| {
+                    prop_assert_eq!(Some(at.0), last[link as usize]);
+                    Ok(at.0)
+                })
+                .collect::<Result<_, TestCaseError>>()?;
             let mut expected: Vec<u64> = last.into_iter().flatten().filter(|at| *at <= until).collect();
             expected.sort_unstable();
             prop_assert_eq!(taken, expected);

@@ -18,6 +18,10 @@ const SHARED_INTAKE: Allowance = Allowance {
 /// is worth its own cost.
 const LEAST_INTAKE: u32 = 16;
 
+/// Nothing is taken in if a packet of a link beside a busy one is due within this time and within that of a frame. The bound
+/// holds also after a stop of the host, which makes a frame seem to take longer.
+const SHORTLY: Nanos = Nanos(20_000);
+
 /// A link that has waited for longer than this does not limit the intake, because a forwarder that is
 /// behind with its departures must not leave frames in the rings, too.
 const LONGEST_OVERDUE: Nanos = Nanos(50_000);
@@ -65,7 +69,10 @@ pub(super) enum TurnReason {
 pub(super) struct Intake {
     frames: u32,
     of_all: Allowance,
+    /// The packets taken in, including those that were dropped.
     taken: u32,
+    /// The packets of the longest frame taken in.
+    longest: u32,
 }
 
 /// The part of a step's intake that one of several links has left.
@@ -85,6 +92,8 @@ pub(super) struct PacketCost {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IntakeCost {
     each: PacketCost,
+    /// The average number of packets of the longest frame of a step.
+    of_frame: u32,
     /// The beginning of the present step and the packets that it has taken in, until something is sent.
     step: Option<(Nanos, u32)>,
 }
@@ -161,19 +170,32 @@ impl Intake {
             frames: INTAKE,
             of_all: Allowance::UNLIMITED,
             taken: 0,
+            longest: 0,
         }
     }
 
     /// Returns the frames that a forwarder of several links may take in in a step that begins at `now`, if
     /// each packet costs `cost`. The intake ends before `next`, the time at which a link has something to
-    /// do.
-    pub(super) fn of_several(now: Nanos, next: Option<Nanos>, cost: IntakeCost) -> Self {
+    /// do. If only a few links are busy, `is_uneven`, the time of the others matters more than the cost of a step.
+    pub(super) fn of_several(
+        now: Nanos,
+        next: Option<Nanos>,
+        cost: IntakeCost,
+        is_uneven: bool,
+    ) -> Self {
         let packets = match next {
-            Some(next) if next > now => cost.each.packets_within(next.0 - now.0),
+            Some(next) if next > now => {
+                let within = cost.each.packets_within(next.0 - now.0);
+                match is_uneven {
+                    true if within < cost.of_frame && next < now + SHORTLY => 0,
+                    true => within.max(1),
+                    false => within.max(LEAST_INTAKE),
+                }
+            }
             Some(next) if next + LONGEST_OVERDUE > now => LEAST_INTAKE,
             Some(_) | None => SHARED_INTAKE.packets,
         };
-        let packets = packets.clamp(LEAST_INTAKE, SHARED_INTAKE.packets);
+        let packets = packets.min(SHARED_INTAKE.packets);
         Self {
             // As many frames may be dropped, each of which takes about 200 ns.
             frames: 2 * packets,
@@ -182,6 +204,7 @@ impl Intake {
                 ..SHARED_INTAKE
             },
             taken: 0,
+            longest: 0,
         }
     }
 
@@ -204,12 +227,8 @@ impl Intake {
     pub(super) fn take(&mut self, packets: u32, bytes: usize) {
         self.frames -= 1;
         self.taken += packets;
+        self.longest = self.longest.max(packets);
         self.of_all.spend(packets, || bytes as u64);
-    }
-
-    /// Returns the number of packets taken in, including those that were dropped.
-    pub(super) fn taken(&self) -> u32 {
-        self.taken
     }
 }
 
@@ -263,6 +282,7 @@ impl Default for IntakeCost {
     fn default() -> Self {
         Self {
             each: PacketCost { nanos: 300 },
+            of_frame: 1,
             step: None,
         }
     }
@@ -271,8 +291,19 @@ impl Default for IntakeCost {
 impl IntakeCost {
     /// Notes the packets that were taken in by a step that began at `step`. Few packets say more about
     /// the cost of a step than about their own.
-    pub(super) fn took_in(&mut self, step: Nanos, packets: u32) {
+    pub(super) fn took_in(&mut self, step: Nanos, intake: Intake) {
+        let packets = intake.taken;
+        if intake.longest > 0 {
+            self.of_frame = (7 * self.of_frame + intake.longest) / 8;
+        }
         self.step = (packets >= LEAST_INTAKE).then_some((step, packets));
+    }
+
+    /// Returns the time that passes from the beginning of the present step until something is sent, as far as the packets
+    /// that were taken in determine it; none if something was sent already.
+    pub(super) fn until_sent(&self) -> Nanos {
+        self.step
+            .map_or(Nanos::ZERO, |(_, packets)| self.each.time_of(packets))
     }
 
     /// Learns from the first call in a step that sends something.
@@ -346,13 +377,13 @@ mod tests {
                 intake.take(segments, 1_500);
                 frames += 1;
             }
-            assert_eq!(intake.taken(), frames * segments);
+            assert_eq!(intake.taken, frames * segments);
             frames
         };
         let alone = Intake::of_one_link();
         assert_eq!([frames(alone, 1), frames(alone, 45)], [64, 64]);
         // Both limits: 128 packets, and 128 KiB.
-        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default());
+        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default(), false);
         assert_eq!([frames(shared, 45), frames(shared, 1)], [3, 88]);
     }
 
@@ -368,7 +399,7 @@ mod tests {
                 })
                 .count()
         };
-        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default());
+        let shared = Intake::of_several(Nanos(0), None, IntakeCost::default(), false);
         assert_eq!([copied(shared), copied(Intake::of_one_link())], [2, 100]);
     }
 
@@ -376,31 +407,55 @@ mod tests {
     fn an_intake_ends_before_a_link_is_due_unless_the_forwarder_is_behind() {
         let cost = IntakeCost {
             each: costing(500),
-            step: None,
+            ..IntakeCost::default()
         };
-        let packets = |next: u64| {
-            let intake = Intake::of_several(Nanos(100_000), Some(Nanos(next)), cost);
+        let packets = |next: u64, is_uneven| {
+            let next = Some(Nanos(next));
+            let intake = Intake::of_several(Nanos(100_000), next, cost, is_uneven);
             assert_eq!(intake.frames, 2 * intake.of_all.packets);
             intake.of_all.packets
         };
-        assert_eq!([120_000, 900_000].map(packets), [40, 128]);
-        // It is due before a step would be worth its cost, or waits already.
-        assert_eq!([101_000, 100_000, 50_001].map(packets), [16; 3]);
-        assert_eq!(packets(50_000), 128);
+        for is_uneven in [false, true] {
+            assert_eq!(packets(120_000, is_uneven), 40);
+            assert_eq!(packets(900_000, is_uneven), 128);
+            // It waits already.
+            assert_eq!([100_000, 50_001].map(|at| packets(at, is_uneven)), [16; 2]);
+            assert_eq!(packets(50_000, is_uneven), 128);
+        }
+        // It is due before a step would be worth its cost.
+        let soon = [false, true].map(|uneven| packets(101_000, uneven));
+        assert_eq!(soon, [16, 2]);
+        assert_eq!(packets(100_100, true), 0);
+        // A train of 44 packets takes longer, but frames must be taken in now and then.
+        let of_trains = IntakeCost {
+            of_frame: 44,
+            ..cost
+        };
+        let packets = |next: u64| {
+            let next = Some(Nanos(next));
+            let intake = Intake::of_several(Nanos(100_000), next, of_trains, true);
+            intake.of_all.packets
+        };
+        assert_eq!([119_000, 121_000].map(packets), [0, 42]);
     }
 
     #[test]
     fn the_cost_of_an_intake_is_learned_from_steps_that_take_in_enough_and_send() {
         let mut cost = IntakeCost::default();
+        let taking = |packets| {
+            let mut intake = Intake::of_several(Nanos(0), None, IntakeCost::default(), false);
+            intake.take(packets, 0);
+            intake
+        };
         let packets = |cost: IntakeCost| cost.each.packets_within(30_000);
         assert_eq!(packets(cost), 100);
         for step in 0..100 {
             let begun = Nanos(1_000_000 * step);
-            cost.took_in(begun, 32);
+            cost.took_in(begun, taking(32));
             cost.sent(begun + Nanos(32_000));
             // A second call says nothing, and neither does a step that takes in little.
             cost.sent(begun + Nanos(900_000));
-            cost.took_in(begun, 1);
+            cost.took_in(begun, taking(1));
             cost.sent(begun + Nanos(50_000));
         }
         assert_eq!(packets(cost), 30);

@@ -246,10 +246,20 @@ impl<P: PortSet> Forwarder<P> {
         self.shared.latest = now;
         self.shared.bound.time_has_passed();
         if self.load.rests(now) {
-            self.serve_in_rest(now);
+            self.serve_quiet(now);
             return NextStep::At(self.load.end_of_rest(self.agenda.next()));
         }
-        let waiting = self.take_in(now);
+        let waiting = if self.runners.len() > 1 && self.load.is_uneven(now) {
+            self.serve_quiet(now);
+            // While frames are taken in, packets of other links become due, which leave before more are served.
+            if self.load.takes_in() && self.next_arrival().is_some() {
+                self.take_in(now);
+                return NextStep::Now;
+            }
+            self.next_arrival().map(|(at, _)| at)
+        } else {
+            self.take_in(now)
+        };
         // Frames that still wait arrived before `now`, so nothing after them can be decided yet.
         let horizon = waiting.unwrap_or(now);
         self.begin_round(now);
@@ -264,7 +274,7 @@ impl<P: PortSet> Forwarder<P> {
 
     /// Does the work that one link has at the future time `at`.
     fn prepare_ahead(&mut self, at: Nanos) -> NextStep {
-        let Some(link) = self.agenda.take(at) else {
+        let Some((_, link)) = self.agenda.take(at) else {
             return NextStep::Now;
         };
         let next = self.runners[link as usize].turn_ahead(&mut self.shared, at);
@@ -288,9 +298,10 @@ impl<P: PortSet> Forwarder<P> {
         if self.runners.len() == 1 {
             return self.take_frames(now, &mut Intake::of_one_link());
         }
-        let mut intake = Intake::of_several(now, self.agenda.next(), self.shared.intake_cost);
+        let (next, is_uneven) = (self.agenda.next(), self.load.is_uneven(now));
+        let mut intake = Intake::of_several(now, next, self.shared.intake_cost, is_uneven);
         let waiting = self.take_frames(now, &mut intake);
-        self.shared.intake_cost.took_in(now, intake.taken());
+        self.shared.intake_cost.took_in(now, intake);
         waiting
     }
 

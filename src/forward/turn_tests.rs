@@ -438,6 +438,22 @@ fn frames_that_arrive_together_wait_while_a_packet_of_another_link_is_due() {
 }
 
 #[test]
+fn packets_of_a_quiet_link_leave_before_frames_of_a_busy_one_are_taken_in() {
+    let streams = busy_and_quiet(Nanos(3_000), Nanos(310_000));
+    let setting = Setting {
+        delay: Nanos::from_millis(20),
+        take: Nanos(1_500),
+        ..Setting::default()
+    };
+    let frames = frames_of(&streams, DURATION);
+    let mut forwarder = pass_frames(setting, 2, frames, None);
+    let quiet = forwarder.stats(1).departure_error();
+    // A packet of the busy link, or a frame of it, and the step itself.
+    assert!(quiet.p50_ns <= 4_000, "{quiet:?}");
+    assert!(quiet.p99_ns <= 12_000, "{quiet:?}");
+}
+
+#[test]
 fn packets_that_are_dropped_delay_other_links_by_little() {
     // Every 8 ms, frames arrive together that take 12 ms to send. Those that are still there after 10 ms
     // become too late at the same instant.

@@ -29,10 +29,14 @@ pub(super) struct LoadOfLinks {
     quiet: RecentArrivals,
     /// The links that wait for the next round.
     for_round: Vec<u32>,
+    /// The links under high load over which others take precedence in this step, with their appointments.
+    passed_over: Vec<(Nanos, u32)>,
     /// The links that have used up their allowance and have more to send, in the order of their turns.
     behind: VecDeque<u32>,
     /// The links that have more to drop than a turn allows, in the order of their turns.
     dropping: VecDeque<u32>,
+    /// True if the latest step beside a busy link took in frames, so that the next one serves links.
+    has_taken_in: bool,
     /// The time of the next round.
     round: Nanos,
     /// The end of the latest rest, in which only links that are not under high load take turns.
@@ -60,7 +64,7 @@ impl<P: PortSet> Forwarder<P> {
     /// now.
     pub(super) fn serve(&mut self, now: Nanos, horizon: Nanos) -> bool {
         if self.runners.len() == 1 {
-            if let Some(link) = self.agenda.take(now) {
+            if let Some((_, link)) = self.agenda.take(now) {
                 let all = Allowance::UNLIMITED;
                 let end = self.runners[link as usize].turn(&mut self.shared, horizon, now, all);
                 self.agenda.set(link, end.next);
@@ -68,7 +72,7 @@ impl<P: PortSet> Forwarder<P> {
             return false;
         }
         while self.shared.expected() <= now + LONGEST_WITHOUT_INTAKE
-            && let Some(link) = self.agenda.take(now)
+            && let Some((_, link)) = self.agenda.take(now)
         {
             let end = self.limited_turn(link, now, horizon, TurnReason::Due);
             self.served.push((link, end));
@@ -88,30 +92,36 @@ impl<P: PortSet> Forwarder<P> {
         self.load.has_cut() || self.agenda.next().is_some_and(|at| at <= now)
     }
 
-    /// Gives a turn to each link that has something to do by `now`, except to those under high load, which
-    /// wait for the end of the rest.
-    pub(super) fn serve_in_rest(&mut self, now: Nanos) {
+    /// Gives a turn to each link that has something to do by `now`, except to those under high load, before frames
+    /// are taken in. In a rest, those under high load wait for its end.
+    pub(super) fn serve_quiet(&mut self, now: Nanos) {
+        let rests = self.load.rests(now);
         for set in &mut self.shared.sets {
             set.refresh(now);
         }
         // Frames that have arrived wait, so nothing after them can be decided yet, and no load after them is known.
         let horizon = self.next_arrival().map_or(now, |(at, _)| at.min(now));
         while self.shared.expected() <= now + LONGEST_WITHOUT_INTAKE
-            && let Some(link) = self.agenda.take(now)
+            && let Some((at, link)) = self.agenda.take(now)
         {
             let runner = &mut self.runners[link as usize];
-            if runner.load.is_high(horizon) {
-                self.load.wait_for_round(link, runner);
-            } else {
+            if !runner.load.is_high(horizon) {
                 let end = self.limited_turn(link, now, horizon, TurnReason::Due);
                 self.served.push((link, end));
+            } else if rests {
+                self.load.wait_for_round(link, runner);
+            } else {
+                self.load.passed_over.push((at, link));
             }
+        }
+        for (at, link) in self.load.passed_over.drain(..) {
+            self.agenda.set(link, Some(at));
         }
         self.send_batch();
         for place in 0..self.served.len() {
             let (link, end) = self.served[place];
             let waits_for_arrival = !end.is_cut && end.next.is_some_and(|at| at <= now);
-            if waits_for_arrival {
+            if rests && waits_for_arrival {
                 // Nothing can be decided before the end of the rest, but packets may be due.
                 let due = self.runners[link as usize].next_due();
                 self.agenda.set(link, Some(self.load.end_of_rest(due)));
@@ -148,7 +158,8 @@ impl<P: PortSet> Forwarder<P> {
         self.begin_turn(link);
         let runner = &mut self.runners[link as usize];
         let next = self.agenda.next();
-        let allowance = Allowance::of_turn(self.shared.expected(), next, runner.cost(), reason);
+        let begins = self.shared.expected() + self.shared.intake_cost.until_sent();
+        let allowance = Allowance::of_turn(begins, next, runner.cost(), reason);
         let end = runner.turn(&mut self.shared, horizon, now, allowance);
         self.end_turn(link);
         end
@@ -321,6 +332,17 @@ impl LoadOfLinks {
     /// Returns true if links under high load wait for the end of a rest.
     pub(super) fn rests(&self, now: Nanos) -> bool {
         now < self.rest
+    }
+
+    /// Returns true if a step beside a busy link takes in frames, which it does every other time.
+    pub(super) fn takes_in(&mut self) -> bool {
+        self.has_taken_in = !self.has_taken_in;
+        self.has_taken_in
+    }
+
+    /// Returns true if links are under high load at `now`, and the others together are not.
+    pub(super) fn is_uneven(&self, now: Nanos) -> bool {
+        (self.all.is_high(now) || self.has_cut()) && !self.quiet.is_high(now)
     }
 
     /// Returns the time of the next step in a rest, if another link has something to do at `next`.
