@@ -193,11 +193,8 @@ impl Queue<'_> {
         // Jitter behind the queue makes packets wait for those before them; jitter in front of it does not.
         let Estimate { value, interval } = level.widened(packet_ms / 2.0);
         let [low, high] = interval;
-        let ordered_ms = self.ordered_ms(packet_ms).map(|ms| ms.min(value));
-        let ms = Estimate::new(
-            value - ordered_ms[0],
-            [(low - ordered_ms[1]).max(0.0), high],
-        );
+        let [usual_ms, longest_ms] = self.ordered_ms(packet_ms).map(|ms| ms.min(value));
+        let ms = Estimate::new(value - usual_ms, [(low - longest_ms).max(0.0), high]);
         let is_least = self.grows(strong, level.value, packet_ms);
         let unclear = QueueKind::Unclear { ms: Some(ms) };
         let compared = gentle.and_then(|gentle| {
@@ -205,15 +202,11 @@ impl Queue<'_> {
             let growth = self.growth(gentle, level.value)?;
             let misfit = |manager| growth.misfit(manager, &waits);
             let misfits = (misfit(Manager::Nobody)?, misfit(Manager::Codel)?);
-            let in_order = sorted(
-                &waits
-                    .iter()
-                    .map(|(_, wait_ms)| *wait_ms)
-                    .collect::<Vec<_>>(),
-            );
-            let long_ms = [MOST_WAITS, 1.0].map(|share| quantile(&in_order, share));
-            let long_ms = (long_ms[0]?, long_ms[1]?.max(0.0));
-            (waits.len() >= FEWEST).then_some((gentle, misfits, long_ms))
+            let (_, all_ms): (Vec<f64>, Vec<f64>) = waits.iter().copied().unzip();
+            let ordered = sorted(&all_ms);
+            let most_ms = quantile(&ordered, MOST_WAITS)?;
+            let longest_ms = quantile(&ordered, 1.0)?.max(0.0);
+            (waits.len() >= FEWEST).then_some((gentle, misfits, (most_ms, longest_ms)))
         });
         let Some((gentle, (plain, managed), (most_ms, longest_ms))) = compared else {
             let evidence = format!(
