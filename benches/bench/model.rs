@@ -60,13 +60,13 @@ fn compare_traces(rows: &mut [Row]) {
             name: "no trace".to_owned(),
             value: without,
             cpu: None,
-            ratio: Spread {
+            ratio: Some(Spread {
                 median: median / without.median,
                 least: least / without.most,
                 most: most / without.least,
                 lower_quartile: least / without.most,
                 interval: None,
-            },
+            }),
         });
     }
 }

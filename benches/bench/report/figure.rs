@@ -30,10 +30,11 @@ impl<'a> Mark<'a> {
     /// Returns the mark of a row, or nothing if it has no rival or a figure is 0.
     fn of(row: &'a Row) -> Option<Self> {
         let peer = row.peer.as_ref()?;
-        let [low, high] = peer.ratio.ends();
+        let ratio = peer.ratio?;
+        let [low, high] = ratio.ends();
         let [times, low, high] = match row.quantity.better {
-            Better::More => [peer.ratio.median, low, high],
-            Better::Less => [peer.ratio.median.recip(), high.recip(), low.recip()],
+            Better::More => [ratio.median, low, high],
+            Better::Less => [ratio.median.recip(), high.recip(), low.recip()],
             Better::Neither => return None,
         };
         let drawn = [times, low, high]

@@ -58,8 +58,8 @@ pub(crate) struct Beside {
     pub(crate) value: Spread,
     /// Processor seconds for each gigabyte.
     pub(crate) cpu: Option<Spread>,
-    /// The ratio of the first value to this one, in each round.
-    pub(crate) ratio: Spread,
+    /// The ratio of the first value to this one, in each round; none if this one is 0 in a round.
+    pub(crate) ratio: Option<Spread>,
 }
 
 /// The samples of all rivals in some rounds.
@@ -149,7 +149,10 @@ impl Found {
 
 fn pairs(quantity: &Quantity, name: &str, peer: &str, both: &[[Sample; 2]]) -> Option<Row> {
     let side = |at: usize| -> Vec<Sample> { both.iter().map(|pair| pair[at]).collect() };
-    let ratios: Vec<f64> = both.iter().map(|[a, b]| a.value / b.value).collect();
+    let ratios: Option<Vec<f64>> = both
+        .iter()
+        .map(|[a, b]| (b.value != 0.0).then(|| a.value / b.value))
+        .collect();
     Some(Row {
         quantity: quantity.clone(),
         name: name.to_owned(),
@@ -159,7 +162,7 @@ fn pairs(quantity: &Quantity, name: &str, peer: &str, both: &[[Sample; 2]]) -> O
             name: peer.to_owned(),
             value: values(&side(1))?,
             cpu: cpu(&side(1)),
-            ratio: Spread::of(&ratios)?,
+            ratio: ratios.and_then(|ratios| Spread::of(&ratios)),
         }),
     })
 }

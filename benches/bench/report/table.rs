@@ -34,13 +34,13 @@ pub(crate) fn cells(part: &str, row: &Row) -> [String; 7] {
         own,
         beside(|peer| peer.name.clone()),
         beside(|peer| peer.value.to_string()),
-        beside(|peer| ratio(&peer.ratio)),
+        beside(|peer| peer.ratio.map_or_else(String::new, ratio)),
         processors(row),
     ]
 }
 
 /// Formats a ratio, with the interval of its median if there are enough pairs.
-fn ratio(ratio: &Spread) -> String {
+fn ratio(ratio: Spread) -> String {
     match ratio.interval {
         Some(_) => format!(
             "{ratio}, 95 %; lower quartile {}",

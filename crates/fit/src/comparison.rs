@@ -17,8 +17,8 @@ pub use bursts::{BurstComparison, burst_spreads};
 
 /// The error up to which a link may represent a path.
 const CLOSE_PERCENT: f64 = 10.0;
-/// The difference of two delays in milliseconds that the hosts explain.
-const HOST_MS: f64 = 0.3;
+/// The difference of two delays, in milliseconds, below which the hosts explain it.
+pub const HOST_MS: f64 = 0.3;
 /// The least wait beside a load to which an error is related: this share of the idle delay, and this number of
 /// milliseconds.
 const LEAST_WAIT: (f64, f64) = (0.1, 3.0);
@@ -309,23 +309,29 @@ impl DelayComparison {
         })
     }
 
-    /// Returns the errors of the median and of the 95th percentile in percent; differences that hosts explain are none. On
-    /// the idle path, they are errors of the delay; beside a load, those of the wait, which is the delay less the idle one.
-    pub fn errors_percent(&self) -> [f64; 2] {
+    /// Returns the errors of the median and of the 95th percentile in percent; `None` for a difference below [`HOST_MS`],
+    /// which the hosts explain. On the idle path, they are errors of the delay; beside a load, those of the wait, which is
+    /// the delay less the idle one.
+    pub fn errors_percent(&self) -> [Option<f64>; 2] {
         let (least_share, least_ms) = LEAST_WAIT;
         let [idle_path, idle_link] = self.idle_ms;
         let error = |[path, link]: [f64; 2]| {
             let [path, link] = [path - idle_path, link - idle_link];
-            match (link - path).abs() {
-                difference if difference < HOST_MS => 0.0,
-                difference if idle_path > 0.0 => {
-                    100.0 * difference / path.max(least_share * idle_path).max(least_ms)
-                }
-                difference => 100.0 * difference / path,
-            }
+            let reference = if idle_path > 0.0 {
+                path.max(least_share * idle_path).max(least_ms)
+            } else {
+                path
+            };
+            error_percent(link - path, reference)
         };
         [error(self.p50_ms), error(self.p95_ms)]
     }
+}
+
+/// Returns a difference of delays in percent of `reference_ms`; `None` if it is below [`HOST_MS`].
+fn error_percent(difference_ms: f64, reference_ms: f64) -> Option<f64> {
+    let difference = difference_ms.abs();
+    (difference >= HOST_MS).then(|| 100.0 * difference / reference_ms)
 }
 
 impl ThroughputComparison {
@@ -452,10 +458,20 @@ impl Compared {
         }
     }
 
-    fn delay(name: &str, [p50, p95]: [f64; 2]) -> Self {
+    /// Compares two percentiles of a delay. `None` is a difference below [`HOST_MS`].
+    fn delay(name: &str, errors: [Option<f64>; 2]) -> Self {
+        let text = |error: Option<f64>| match error {
+            Some(error) => format!("{error:.0} %"),
+            None => format!("within {HOST_MS} ms"),
+        };
+        let [p50, p95] = errors.map(text);
+        let both = match errors {
+            [None, None] => p50,
+            _ => format!("p50 {p50}, p95 {p95}"),
+        };
         Self {
-            text: format!("{name} (p50 {p50:.0} %, p95 {p95:.0} %)"),
-            error: p50.max(p95),
+            text: format!("{name} ({both})"),
+            error: errors.into_iter().flatten().fold(0.0, f64::max),
         }
     }
 }
@@ -593,7 +609,7 @@ mod tests {
     fn a_link_like_the_path_represents_it() {
         let found = Comparison::of(&measured(0.0, 1e7), &measured(0.0, 1.02e7));
         assert_eq!(found.delays.len(), 1);
-        let expected = "The link represents the path within 10 % in all that was compared: idle delay (p50 0 %, p95 0 %), \
+        let expected = "The link represents the path within 10 % in all that was compared: idle delay (within 0.3 ms), \
                         throughput down (2 %). Too few packets were sent or lost to compare: loss of round trips. \
                         This holds for at most 199 s without a load, for which both were measured.";
         assert_eq!(found.statement, expected);
@@ -722,7 +738,7 @@ mod tests {
             (Some(Direction::Down), [30; 2]),
         ];
         assert_eq!(ways, expected);
-        let text = "The link represents the path in idle delay up (p50 0 %, p95 0 %); do not use it for idle delay down (p50 45 %, p95 41 %).";
+        let text = "The link represents the path in idle delay up (within 0.3 ms); do not use it for idle delay down (p50 45 %, p95 41 %).";
         assert!(found.statement.starts_with(text), "{}", found.statement);
         let round_trips = Comparison::of(&measured(0.0, true), &measured(20.0, true));
         assert_eq!(round_trips.delays.len(), 1);

@@ -33,7 +33,7 @@ mod varying_rate;
 pub use bottleneck::Bottleneck;
 pub use capture::{is_capture, read_capture};
 pub use comparison::{
-    BurstComparison, Comparison, DelayComparison, LossComparison, LossRunComparison,
+    BurstComparison, Comparison, DelayComparison, HOST_MS, LossComparison, LossRunComparison,
     ThroughputComparison, burst_spreads, goodput, one_way_delays, round_trips,
 };
 pub use delay::{DelayFit, JitterFit, JitterLaw};

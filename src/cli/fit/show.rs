@@ -2,8 +2,8 @@
 
 use conditions::Direction;
 use fit::{
-    BurstComparison, Comparison, DelayComparison, Distance, Estimate, IntervalKind, LossComparison,
-    Parameter, ThroughputComparison,
+    BurstComparison, Comparison, DelayComparison, Distance, Estimate, HOST_MS, IntervalKind,
+    LossComparison, Parameter, ThroughputComparison,
 };
 use record::quantity::number;
 use record::table::{Column, Table};
@@ -204,10 +204,13 @@ fn percentile_columns(first: &str) -> [Column; 7] {
 }
 
 /// Returns a row with the medians and the 95th percentiles of the path and of the link, and the error of each in percent.
-fn percentiles(name: String, [p50, p95]: [[f64; 2]; 2], errors: [f64; 2]) -> [String; 7] {
+fn percentiles(name: String, [p50, p95]: [[f64; 2]; 2], errors: [Option<f64>; 2]) -> [String; 7] {
     let [path_p50, link_p50] = p50.map(number);
     let [path_p95, link_p95] = p95.map(number);
-    let [of_p50, of_p95] = errors.map(|error| format!("{error:.1}"));
+    let [of_p50, of_p95] = errors.map(|error| match error {
+        Some(error) => format!("{error:.1}"),
+        None => format!("< {HOST_MS} ms"),
+    });
     [name, path_p50, link_p50, of_p50, path_p95, link_p95, of_p95]
 }
 

@@ -5,7 +5,7 @@ use record::{Measurement, Phase};
 use serde::Serialize;
 use stats::order_statistics::{quantile, sorted};
 
-use super::{Compared, HOST_MS};
+use super::{Compared, HOST_MS, error_percent};
 use crate::DIRECTIONS;
 use crate::distance::{Distance, between_halves, distances};
 use crate::light_load::FEWEST_TRAINS;
@@ -52,14 +52,11 @@ impl BurstComparison {
         })
     }
 
-    /// Returns the errors of the median and of the 95th percentile in percent of the path's spread; differences that
-    /// hosts explain are none.
-    pub fn errors_percent(&self) -> [f64; 2] {
-        let error = |[path, link]: [f64; 2]| match (link - path).abs() {
-            difference if difference < HOST_MS => 0.0,
-            // Packets that arrive at one time have no spread.
-            difference => 100.0 * difference / path.max(HOST_MS),
-        };
+    /// Returns the errors of the median and of the 95th percentile in percent of the path's spread; `None` for a
+    /// difference below [`HOST_MS`], which the hosts explain.
+    pub fn errors_percent(&self) -> [Option<f64>; 2] {
+        // Packets that arrive at one time have no spread.
+        let error = |[path, link]: [f64; 2]| error_percent(link - path, path.max(HOST_MS));
         [error(self.p50_ms), error(self.p95_ms)]
     }
 
@@ -131,13 +128,13 @@ mod tests {
             panic!("{found:?}");
         };
         assert_eq!((up.direction, up.trains), (Direction::Up, [100, 50]));
-        assert_eq!(up.errors_percent(), [0.0; 2]);
+        assert_eq!(up.errors_percent(), [None; 2]);
         assert_eq!((down.direction, down.trains), (Direction::Down, [90, 45]));
         // The trains that lost a packet are those of 0.3 ms, so that the median of the others is 0.5 ms.
         assert!((down.p50_ms[0] - 20.5).abs() < 1e-9, "{down:?}");
         assert!((down.p50_ms[1] - 30.5).abs() < 1e-9, "{down:?}");
         assert!((down.distance.wasserstein.value - 10.0).abs() < 1e-9);
-        let [p50, p95] = down.errors_percent();
+        let [p50, p95] = down.errors_percent().map(Option::unwrap);
         assert!((p50 - 1000.0 / 20.5).abs() < 1e-6, "{p50}");
         assert!((p95 - 1000.0 / 20.9).abs() < 1e-6, "{p95}");
     }
@@ -145,7 +142,7 @@ mod tests {
     #[test]
     fn bursts_are_a_part_of_the_statement() {
         let found = Comparison::of(&measured(100, 20.0), &measured(100, 30.0));
-        let expected = "The link represents the path in bursts on the idle path up (p50 0 %, p95 0 %); \
+        let expected = "The link represents the path in bursts on the idle path up (within 0.3 ms); \
                         do not use it for bursts on the idle path down (p50 49 %, p95 48 %).";
         assert_eq!(found.statement, expected);
         assert_eq!(
@@ -178,8 +175,8 @@ mod tests {
             let found = compared(&measured(100, 2.0), &measured(100, spread_ms));
             found[1].errors_percent()
         };
-        assert_eq!(errors(2.2), [0.0; 2]);
-        let [p50, p95] = errors(2.4);
+        assert_eq!(errors(2.2), [None; 2]);
+        let [p50, p95] = errors(2.4).map(Option::unwrap);
         assert!((p50 - 16.0).abs() < 1e-6, "{p50}");
         assert!((p95 - 40.0 / 2.9).abs() < 1e-6, "{p95}");
     }
