@@ -357,7 +357,7 @@ mod tests {
                 .collect()
         };
         let spread = number(9.0);
-        let of_both = [spread.as_str(), spread.as_str(), "0.0"];
+        let of_both = [spread.as_str(), spread.as_str(), "< 0.3 ms"];
         assert_eq!(
             texts(&bursts),
             [[&["down"][..], &of_both, &of_both].concat()]
