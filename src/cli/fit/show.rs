@@ -203,7 +203,8 @@ fn percentile_columns(first: &str) -> [Column; 7] {
     ]
 }
 
-/// Returns a row with the medians and the 95th percentiles of the path and of the link, and the error of each in percent.
+/// Returns a row with the medians and the 95th percentiles of the path and of the link, and the error of each in percent,
+/// which is `None` for a difference below [`HOST_MS`].
 fn percentiles(name: String, [p50, p95]: [[f64; 2]; 2], errors: [Option<f64>; 2]) -> [String; 7] {
     let [path_p50, link_p50] = p50.map(number);
     let [path_p95, link_p95] = p95.map(number);
