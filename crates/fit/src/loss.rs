@@ -97,6 +97,12 @@ impl LossFit {
     }
 }
 
+/// Returns whether losses come in certainly longer bursts than other, known ones can: than bursts of which the known losses show
+/// too few, or than those that they show.
+pub(crate) fn has_longer_bursts(losses: Losses, known: Losses) -> bool {
+    mean_burst(losses).is_some_and(|burst| burst.interval[0] > longest_burst(known))
+}
+
 /// Returns the share of packets that pass a direction with this random loss; all of them if it is not known.
 pub(crate) fn passes(random: Option<&LossFit>) -> f64 {
     random.map_or(1.0, |random| 1.0 - random.share().value)
@@ -138,13 +144,13 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(Losses { of, lost, bursts }: Losses) -> Self {
-        let mean = lost as f64 / bursts.max(1) as f64;
+    fn new(counts: Losses) -> Self {
+        let Losses { of, lost, bursts } = counts;
         Self {
             passing: of.saturating_sub(lost).saturating_sub(bursts) as f64,
             losing: lost.saturating_sub(bursts) as f64,
             bursts: bursts as f64,
-            least_end: 1.0 / LONGEST_BURST.max(LONGER_BURST * mean),
+            least_end: 1.0 / longest_burst(counts),
         }
     }
 
@@ -188,8 +194,7 @@ impl Chain {
 /// Returns the mean length of bursts, if more losses follow each other than independent losses would.
 ///
 /// After a lost packet, the next one is lost with the share of losses if losses are independent. The count of losses
-/// that follow another one is compared with the binomial distribution. Bursts of a Gilbert channel have a geometric
-/// length, whose mean has the relative standard error sqrt((1 - 1/B) / bursts).
+/// that follow another one is compared with the binomial distribution.
 fn burst(counts: Losses) -> Option<Estimate> {
     let Losses { of, lost, bursts } = counts;
     let following = lost.saturating_sub(bursts);
@@ -200,10 +205,22 @@ fn burst(counts: Losses) -> Option<Estimate> {
     if 1.0 - proportion::fewer_than(following, lost, share) > ALARM {
         return None;
     }
+    mean_burst(counts)
+}
+
+/// Returns the mean number of packets that are lost in a row; `None` without losses.
+///
+/// Bursts of a Gilbert channel have a geometric length, whose mean has the relative standard error sqrt((1 - 1/B) / bursts).
+fn mean_burst(Losses { lost, bursts, .. }: Losses) -> Option<Estimate> {
     let mean = lost as f64 / bursts as f64;
     let relative = ((1.0 - 1.0 / mean) / bursts as f64).sqrt();
     let reach = (Z * relative).exp();
-    Some(Estimate::new(mean, [(mean / reach).max(1.0), mean * reach]))
+    (bursts > 0).then(|| Estimate::new(mean, [(mean / reach).max(1.0), mean * reach]))
+}
+
+/// Returns the longest mean length of bursts, in packets, that these losses do not exclude.
+fn longest_burst(Losses { lost, bursts, .. }: Losses) -> f64 {
+    LONGEST_BURST.max(LONGER_BURST * lost as f64 / bursts.max(1) as f64)
 }
 
 /// Returns what a direction has of an effect that only round trips show. This value assumes that both directions have the

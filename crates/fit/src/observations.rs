@@ -9,6 +9,7 @@ use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
 use crate::estimate::Estimate;
+use crate::loss;
 use crate::over_time::OverTime;
 use crate::trains::TrainSession;
 use crate::{DIRECTIONS, index};
@@ -387,22 +388,20 @@ impl ProbeSession {
     }
 
     /// Adds the losses of a load that was far below the rate, if the far end counts those of the probes, too.
+    ///
+    /// A path that cannot carry as many packets, or whose rate falls below that of the load for a while, loses others than the
+    /// random ones. They are therefore left out if they are certainly more than those of the probes, or in longer bursts than
+    /// those of the probes can be. A few probes may have met no burst.
     pub fn add_losses(&mut self, way: Direction, more: Losses) {
-        let losses = &mut self.losses[index(way)];
-        *losses = losses.map(|losses| losses.with(more));
-    }
-
-    /// Adds the losses of small datagrams that were sent far below the rate, unless they are certainly more than those of the
-    /// probes: a path that cannot carry as many packets loses others than the random ones. A few probes may have met no burst.
-    pub fn add_random_losses(&mut self, way: Direction, more: Losses) {
-        let of_probes = |losses: Losses| losses.interval_at_least(more.inflation());
-        let most = self.losses[index(way)].and_then(of_probes);
-        let least = more.interval();
-        if most
-            .zip(least)
-            .is_some_and(|([_, most], [least, _])| least <= most)
-        {
-            self.add_losses(way, more);
+        let Some(known) = self.losses[index(way)] else {
+            return;
+        };
+        let most = known.interval_at_least(more.inflation());
+        let are_more = most
+            .zip(more.interval())
+            .is_none_or(|([_, most], [least, _])| least > most);
+        if !are_more && !loss::has_longer_bursts(more, known) {
+            self.losses[index(way)] = Some(known.with(more));
         }
     }
 
@@ -594,10 +593,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_of_small_datagrams_are_refused_only_if_they_are_certainly_more() {
-        let after = |lost, bursts| {
+    fn losses_of_a_load_are_left_out_if_they_are_certainly_more_or_in_longer_bursts() {
+        let after = |known: Losses, lost, bursts| {
             let mut idle = ProbeSession {
-                losses: [Some(Losses::independent(0, 1319)), None],
+                losses: [Some(known), None],
                 ..ProbeSession::default()
             };
             let more = Losses {
@@ -605,13 +604,23 @@ mod tests {
                 lost,
                 bursts,
             };
-            idle.add_random_losses(Direction::Up, more);
-            idle.losses[0].unwrap().lost
+            idle.add_losses(Direction::Up, more);
+            idle.losses[0].unwrap().lost - known.lost
         };
+        let none = Losses::independent(0, 1319);
         // 1,319 probes meet none of 17 bursts with a probability of a half, and none of 300 losses hardly ever.
-        assert_eq!(after(187, 17), 187);
-        assert_eq!(after(300, 300), 0);
-        assert_eq!(after(3000, 200), 0);
+        assert_eq!(after(none, 100, 17), 100);
+        assert_eq!(after(none, 300, 300), 0);
+        assert_eq!(after(none, 3000, 200), 0);
+        // A queue of 100 packets that overflows once loses many in a row.
+        assert_eq!(after(none, 114, 1), 0);
+        assert_eq!(after(none, 20, 1), 20);
+        let in_bursts = Losses {
+            of: 1319,
+            lost: 60,
+            bursts: 2,
+        };
+        assert_eq!(after(in_bursts, 800, 20), 800);
     }
 
     /// Returns what `farwire measure probe --under udp:1mbit,down` reports: two probes on the idle path, then two beside a

@@ -140,7 +140,7 @@ impl Path<'_> {
             match self.in_two_attempts(bytes, &mut spare, load) {
                 Ok(measurement) => {
                     if let Some(losses) = LoadTraffic::losses(&measurement, way) {
-                        observed.idle.add_random_losses(way, losses);
+                        observed.idle.add_losses(way, losses);
                     }
                 }
                 // The losses of the probes are known.
