@@ -116,11 +116,13 @@ impl<'a> Path<'a> {
             0.0
         };
         let bytes = plan::load_bytes(costs.loads, probed_s, costs.around_s) + proof;
-        note(format_args!(
-            "farwire: fit: the following loads send about {:.0} MB, and at most {:.0} MB if faster ones are needed",
-            bytes / 1e6,
-            left / 1e6
-        ));
+        if bytes > 0.0 {
+            note(format_args!(
+                "farwire: fit: the following loads send about {:.0} MB, and at most {:.0} MB if faster ones are needed",
+                bytes / 1e6,
+                left / 1e6
+            ));
+        }
         let mut spare = left - bytes;
         let times = [probed_s, costs.around_s];
         for (way, search) in observed.searches.clone() {
