@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use netio::iface::{HostUse, Interface};
+use netio::iface::{HostUse, Interface, InterfaceLookup};
 use netio::ingress_drop::IngressDrop;
 use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError};
 use serde::{Deserialize, Serialize};
@@ -279,10 +279,6 @@ fn finish(on_exit: OnExit, links: &LinkInterfaces, orderly: bool) -> Result<()> 
     outcome
 }
 
-/// Up to this number of links, the kernel is asked for each interface; for more, for all interfaces
-/// of the namespace.
-const FEW_LINKS: usize = 8;
-
 /// The interfaces of a box as it left them.
 struct FoundInterfaces {
     /// Those that still exist, by index.
@@ -293,14 +289,11 @@ struct FoundInterfaces {
 
 impl FoundInterfaces {
     fn of(links: &LinkInterfaces) -> Result<Self> {
-        let all = if links.len() <= FEW_LINKS {
-            let each = links.iter().flatten();
-            each.flat_map(|index| Interface::by_index(*index)).collect()
-        } else {
-            Interface::all()?
-        };
+        let lookup = InterfaceLookup::open()?;
+        let each = links.iter().flatten();
+        let existing = each.flat_map(|index| lookup.by_index(*index));
         Ok(Self {
-            interfaces: all.into_iter().map(|found| (found.index, found)).collect(),
+            interfaces: existing.map(|found| (found.index, found)).collect(),
             host: HostUse::now()?,
             leases: InterfaceLeases::open()?,
         })

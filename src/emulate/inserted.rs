@@ -117,6 +117,16 @@ impl WanBox {
         Ok(())
     }
 
+    /// Handles all interfaces that belong to no link, if the box watches containers.
+    pub(super) fn follow_others(&mut self) -> Result<()> {
+        if self.containers.is_some() {
+            for found in Interface::all()? {
+                self.follow_other(&found);
+            }
+        }
+        Ok(())
+    }
+
     /// Handles an interface that belongs to no link. If it leads to a container with a link, the container has joined another
     /// network, which the helper is asked to name.
     pub(super) fn follow_other(&mut self, now: &Interface) {
@@ -177,10 +187,7 @@ impl WanBox {
             pair.pass_on(side, now.is_ok_and(|now| now.carrier))?;
         }
         // The container may have joined more networks while its link was lost.
-        for found in Interface::all().into_iter().flatten() {
-            self.follow_other(&found);
-        }
-        Ok(())
+        self.follow_others()
     }
 
     /// Makes a new pair at the host's interface with this number, and inserts the link there.

@@ -21,7 +21,7 @@ mod places;
 mod port;
 mod side_by_side;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -35,7 +35,7 @@ use netio::AfPacket;
 use netio::bridge_port::BridgePort;
 use netio::cpu;
 use netio::descriptors;
-use netio::iface::{HostUse, Interface, InterfaceError, LinkChange, LinkWatcher};
+use netio::iface::{HostUse, Interface, InterfaceError, InterfaceLookup, LinkChange, LinkWatcher};
 use netio::ingress_drop::IngressDrop;
 use netio::lease::{InterfaceLease, InterfaceLeases};
 use nix::errno::Errno;
@@ -67,9 +67,6 @@ const SIGNAL_CHECK_MS: u8 = 100;
 
 /// The time for which the start of a box waits until the new port of a bridge has its carrier.
 const INSERT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Above this number of pending changes, all interfaces are read with one request.
-const MANY_CHANGES: usize = 16;
 
 /// The leased interfaces and the emulator between them.
 pub(crate) struct WanBox {
@@ -273,11 +270,11 @@ impl WanBox {
         self.watcher
             .changes()
             .context("cannot watch the interfaces")?;
-        let now = all_now()?;
+        let lookup = InterfaceLookup::open()?;
         let mut gone = Vec::new();
         for (link, pair) in self.pairs.iter_mut().enumerate() {
             for side in [Side::A, Side::B] {
-                match now.get(&pair.port(side).interface.index) {
+                match look_up(&lookup, pair.port(side).interface.index)? {
                     Some(now) => pair.pass_on(side, now.carrier).map(drop)?,
                     // The change that said so may have been among those above.
                     None => gone.push((link, side)),
@@ -290,9 +287,7 @@ impl WanBox {
             }
         }
         // A container may have joined a network since its links were found.
-        for found in now.values() {
-            self.follow_other(found);
-        }
+        self.follow_others()?;
         while self.stop.cause().is_none() {
             let has_answers = self.wait()?;
             self.follow_all()?;
@@ -332,34 +327,22 @@ impl WanBox {
             .watcher
             .changes()
             .context("cannot watch the interfaces")?;
-        // Reading each interface separately would take seconds after a thousand changes.
-        let now = (changes.len() > MANY_CHANGES).then(all_now).transpose()?;
-        let look = |index| match &now {
-            Some(now) => Ok(now.get(&index).cloned()),
-            None => match Interface::by_index(index) {
-                Err(InterfaceError::Missing(_)) => Ok(None),
-                other => other.map(Some),
-            },
-        };
+        let lookup = InterfaceLookup::open()?;
         changes
             .iter()
-            .try_for_each(|change| self.follow(change, look))
+            .try_for_each(|change| self.follow(change, &lookup))
     }
 
-    /// Handles a change of any interface. The current state, as read by `look`, counts rather than
+    /// Handles a change of any interface. The current state, as read by `lookup`, counts rather than
     /// the state in the message, because a late message may describe a change that the box itself
     /// has made.
-    fn follow(
-        &mut self,
-        change: &LinkChange,
-        look: impl Fn(u32) -> Result<Option<Interface>, InterfaceError>,
-    ) -> Result<()> {
+    fn follow(&mut self, change: &LinkChange, lookup: &InterfaceLookup) -> Result<()> {
         if let Some((link, side)) = self.places.leased(change.index) {
             if change.gone {
                 return self.lose(link, side);
             }
             // If the interface does not exist any more, a later message says that it is gone.
-            let Some(now) = look(change.index)? else {
+            let Some(now) = look_up(lookup, change.index)? else {
                 return Ok(());
             };
             let pair = &mut self.pairs[link];
@@ -376,7 +359,7 @@ impl WanBox {
         if let Some(containers) = self.containers.as_mut().filter(|_| change.gone) {
             containers.forget(change.index);
         } else if self.containers.is_some()
-            && let Ok(Some(now)) = look(change.index)
+            && let Ok(now) = lookup.by_index(change.index)
         {
             self.follow_other(&now);
         }
@@ -456,30 +439,27 @@ impl WanBox {
     }
 }
 
-/// Returns the interfaces of this namespace by index.
-fn all_now() -> Result<HashMap<u32, Interface>> {
-    let all = Interface::all().context("cannot list the interfaces")?;
-    Ok(all.into_iter().map(|of| (of.index, of)).collect())
+/// Looks up the interface with this number; `None` if there is none.
+fn look_up(lookup: &InterfaceLookup, index: u32) -> Result<Option<Interface>, InterfaceError> {
+    match lookup.by_index(index) {
+        Err(InterfaceError::Missing(_)) => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 /// Looks up all interfaces and refuses those that a box must not take.
 fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, Failure> {
-    let mut all: HashMap<String, Interface> = HashMap::new();
-    for interface in Interface::all().or_machine()? {
-        all.insert(interface.name.clone(), interface);
-    }
+    let lookup = InterfaceLookup::open().or_machine()?;
     let host = HostUse::now().or_machine()?;
     let mut taken = HashSet::new();
-    let mut find = |name: &String| match all.remove(name) {
-        Some(found) => {
-            taken.insert(name.clone());
-            acceptable(found, &host, force)
+    let mut find = |name: &String| {
+        let found = lookup.find(name).or_bad_input()?;
+        if !taken.insert(found.index) {
+            return Err(Failure::bad_input(format!(
+                "{name} is named twice: an interface can belong to one link only"
+            )));
         }
-        None if taken.contains(name) => Err(Failure::bad_input(format!(
-            "{name} is named twice: an interface can belong to one link only"
-        ))),
-        // The name may be an alternative name of an interface.
-        None => port::find(name, force),
+        acceptable(found, &host, force)
     };
     let mut found = Vec::new();
     for [a, b] in names {

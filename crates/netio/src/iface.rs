@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use futures_util::TryStreamExt as _;
 use model::BitsPerSec;
 use rtnetlink::packet_core::{NLM_F_DUMP, NetlinkPayload};
 use rtnetlink::packet_route::address::{AddressMessage, AddressScope};
@@ -14,9 +13,8 @@ use rtnetlink::packet_route::link::{
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMessage, RouteProtocol, RouteType};
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use rtnetlink::{Handle, LinkGetRequest};
 
-use crate::netlink::{self, NetlinkError, RequestContext as _};
+use crate::netlink::{self, NetlinkError, RequestContext as _, Requests};
 
 /// The state of an interface when it was looked up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,14 +62,7 @@ impl Interface {
     /// # Errors
     /// There is no such interface, or the request to the kernel fails.
     pub fn find(name: &str) -> Result<Self, InterfaceError> {
-        // The kernel would report such a name as malformed, not as missing.
-        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-            return Err(InterfaceError::Missing(name.to_owned()));
-        }
-        let what = || format!("look up interface {name}");
-        let by_name = |get: LinkGetRequest| get.match_name(name.to_owned());
-        netlink::call_here(|handle| look_up(handle, by_name, what))
-            .map_err(|error| missing(error, name))
+        InterfaceLookup::open()?.find(name)
     }
 
     /// Looks up the interface with the number `index` in the namespace of the calling thread.
@@ -79,9 +70,7 @@ impl Interface {
     /// # Errors
     /// The same as for [`Interface::find`].
     pub fn by_index(index: u32) -> Result<Self, InterfaceError> {
-        let what = || format!("look up interface number {index}");
-        netlink::call_here(|handle| look_up(handle, |get| get.match_index(index), what))
-            .map_err(|error| missing(error, &format!("number {index}")))
+        InterfaceLookup::open()?.by_index(index)
     }
 
     /// Returns all interfaces in the namespace of the calling thread.
@@ -90,10 +79,8 @@ impl Interface {
     /// The request to the kernel fails.
     pub fn all() -> Result<Vec<Self>, InterfaceError> {
         let mut all = Vec::new();
-        let mut get = LinkMessage::default();
-        let without_counters = LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]);
-        get.attributes.push(without_counters);
-        let listed = netlink::list(RouteNetlinkMessage::GetLink(get), |answer| {
+        let get = RouteNetlinkMessage::GetLink(without_counters());
+        let listed = netlink::list(get, |answer| {
             if let RouteNetlinkMessage::NewLink(link) = answer {
                 all.push(from_message(&link));
             }
@@ -120,6 +107,64 @@ impl Interface {
     pub fn is_configured(&self) -> Result<bool, InterfaceError> {
         Ok(HostUse::now()?.is_configured(self))
     }
+}
+
+/// Looks up many interfaces, in the namespace of the thread that opened it. Each one takes the same time for any number of others.
+pub struct InterfaceLookup {
+    requests: Requests,
+}
+
+impl InterfaceLookup {
+    /// Prepares to look up interfaces in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The kernel has no socket for this process.
+    pub fn open() -> Result<Self, InterfaceError> {
+        let opened = Requests::open();
+        let requests = opened.context(|| "ask the kernel for interfaces".to_owned())?;
+        Ok(Self { requests })
+    }
+
+    /// Looks up the interface with this name, or with this alternative name.
+    ///
+    /// # Errors
+    /// There is no such interface, or the request to the kernel fails.
+    pub fn find(&self, name: &str) -> Result<Interface, InterfaceError> {
+        // The kernel would report such a name as malformed, not as missing.
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(InterfaceError::Missing(name.to_owned()));
+        }
+        let mut get = without_counters();
+        get.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        self.look_up(get, name)
+    }
+
+    /// Looks up the interface with the number `index`.
+    ///
+    /// # Errors
+    /// The same as for [`InterfaceLookup::find`].
+    pub fn by_index(&self, index: u32) -> Result<Interface, InterfaceError> {
+        let mut get = without_counters();
+        get.header.index = index;
+        self.look_up(get, &format!("number {index}"))
+    }
+
+    fn look_up(&self, get: LinkMessage, name: &str) -> Result<Interface, InterfaceError> {
+        let answer = self.requests.get(RouteNetlinkMessage::GetLink(get));
+        match answer.context(|| format!("look up interface {name}")) {
+            Ok(RouteNetlinkMessage::NewLink(link)) => Ok(from_message(&link)),
+            Err(error) if error.errno() != Some(libc::ENODEV) => Err(error.into()),
+            _ => Err(InterfaceError::Missing(name.to_owned())),
+        }
+    }
+}
+
+/// Returns a request for interfaces whose answers have no counters, which would make them several times as long.
+fn without_counters() -> LinkMessage {
+    let mut get = LinkMessage::default();
+    let mask = LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]);
+    get.attributes.push(mask);
+    get
 }
 
 /// The interfaces that the host itself uses.
@@ -274,29 +319,6 @@ impl AsFd for LinkWatcher {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-/// Converts the kernel's "no such device" into an error with the name.
-fn missing(error: NetlinkError, name: &str) -> InterfaceError {
-    match error.errno() {
-        Some(libc::ENODEV) => InterfaceError::Missing(name.to_owned()),
-        _ => error.into(),
-    }
-}
-
-async fn look_up(
-    handle: Handle,
-    chosen: impl FnOnce(LinkGetRequest) -> LinkGetRequest,
-    what: impl Fn() -> String,
-) -> Result<Interface, NetlinkError> {
-    let mut links = chosen(handle.link().get()).execute();
-    let link = links
-        .try_next()
-        .await
-        .context(&what)?
-        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
-        .context(&what)?;
-    Ok(from_message(&link))
 }
 
 fn from_message(link: &LinkMessage) -> Interface {

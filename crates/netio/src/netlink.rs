@@ -90,19 +90,35 @@ pub(crate) fn list(
     }
 }
 
-/// Asks the kernel for the object in the namespace of the calling thread that `message` describes.
-///
-/// # Errors
-/// The kernel refuses the request.
-pub(crate) fn get(message: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.send_to(&request(message, 0), &SocketAddr::new(0, 0), 0)?;
-    let (datagram, _) = socket.recv_from_full()?;
-    match payloads(&datagram).next() {
-        Some(NetlinkPayload::InnerMessage(answer)) => Ok(answer),
-        Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
-        _ => Err(io::ErrorKind::InvalidData.into()),
+/// Asks the kernel for single objects, one after another, in the namespace of the thread that opened it.
+pub(crate) struct Requests {
+    socket: Socket,
+}
+
+impl Requests {
+    /// Opens a socket for them.
+    ///
+    /// # Errors
+    /// The kernel has no socket for this process.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        Ok(Self { socket })
+    }
+
+    /// Asks the kernel for the object that `message` describes.
+    ///
+    /// # Errors
+    /// The kernel refuses the request.
+    pub(crate) fn get(&self, message: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessage> {
+        let bytes = request(message, 0);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
+        let (datagram, _) = self.socket.recv_from_full()?;
+        match payloads(&datagram).next() {
+            Some(NetlinkPayload::InnerMessage(answer)) => Ok(answer),
+            Some(NetlinkPayload::Error(error)) => Err(error.to_io()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use rtnetlink::{LinkUnspec, LinkVeth};
 
 use crate::bridge::without_ipv6;
 use crate::iface::{Interface, InterfaceError};
-use crate::netlink::{self, NetlinkError, RequestContext as _};
+use crate::netlink::{self, NetlinkError, RequestContext as _, Requests};
 use crate::netns::{self, NetNs, NetNsError};
 
 /// An interface in another namespace whose other end is in the namespace of the calling thread.
@@ -126,7 +126,8 @@ fn number_here(namespace: &NetNs) -> Result<Option<i32>, NetlinkError> {
     let mut get = NsidMessage::default();
     let fd = namespace.as_fd().as_raw_fd().cast_unsigned();
     get.attributes.push(NsidAttribute::Fd(fd));
-    let answer = netlink::get(RouteNetlinkMessage::GetNsId(get));
+    let answer =
+        Requests::open().and_then(|requests| requests.get(RouteNetlinkMessage::GetNsId(get)));
     let answer = answer.context(|| "look up the number of a network namespace".to_owned())?;
     let RouteNetlinkMessage::NewNsId(found) = answer else {
         return Ok(None);
