@@ -141,7 +141,6 @@ impl WanBox {
             on_exit,
             holder,
         } = end;
-        let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
         let parts = links.into_iter();
         let parts = parts.map(|of| (of.names, (of.insertion, of.link)));
         let (shown, parts): (Vec<EndNames>, Vec<_>) = parts.unzip();
@@ -196,11 +195,13 @@ impl WanBox {
                 }
             }
             let beside = beside(&running)?;
+            // It does not see what the box itself has changed. The present states are read after it begins to watch.
+            let watcher = LinkWatcher::new().context("cannot watch the interfaces")?;
             let sysctls = confinement.complete()?;
-            Ok((pairs, guard, running, beside, sysctls))
+            Ok((pairs, guard, running, watcher, beside, sysctls))
         };
         match started() {
-            Ok((pairs, guard, running, beside, sysctls)) => {
+            Ok((pairs, guard, running, watcher, beside, sysctls)) => {
                 let mut places = PortPlaces::default();
                 for (link, pair) in pairs.iter().enumerate() {
                     for side in [Side::A, Side::B] {
@@ -265,18 +266,13 @@ impl WanBox {
 
     fn watch(&mut self) -> Result<()> {
         let mut watchdog = Watchdog::from_environment();
-        // These are the changes that the box itself made when it took the interfaces. The states
-        // that count are read next.
-        self.watcher
-            .changes()
-            .context("cannot watch the interfaces")?;
         let lookup = InterfaceLookup::open()?;
         let mut gone = Vec::new();
         for (link, pair) in self.pairs.iter_mut().enumerate() {
             for side in [Side::A, Side::B] {
                 match look_up(&lookup, pair.port(side).interface.index)? {
                     Some(now) => pair.pass_on(side, now.carrier).map(drop)?,
-                    // The change that said so may have been among those above.
+                    // The change that said so may have come before.
                     None => gone.push((link, side)),
                 }
             }

@@ -97,6 +97,26 @@ impl LossFit {
     }
 }
 
+impl ProbeSession {
+    /// Adds the losses of a load that was far below the rate, if the far end counts those of the probes, too.
+    ///
+    /// A path that cannot carry as many packets, or whose rate falls below that of the load for a while, loses others than the
+    /// random ones. They are therefore left out if they are certainly more than those of the probes, or in longer bursts than
+    /// those of the probes can be. A few probes may have met no burst.
+    pub fn add_losses(&mut self, way: Direction, more: Losses) {
+        let Some(known) = self.losses[index(way)] else {
+            return;
+        };
+        let most = known.interval_at_least(more.inflation());
+        let are_more = most
+            .zip(more.interval())
+            .is_none_or(|([_, most], [least, _])| least > most);
+        if !are_more && !has_longer_bursts(more, known) {
+            self.losses[index(way)] = Some(known.with(more));
+        }
+    }
+}
+
 /// Returns whether losses come in certainly longer bursts than other, known ones can: than bursts of which the known losses show
 /// too few, or than those that they show.
 pub(crate) fn has_longer_bursts(losses: Losses, known: Losses) -> bool {
@@ -377,5 +397,36 @@ mod tests {
             (found.value - 4.0).abs() < 1e-9 && found.contains(5.0),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn losses_of_a_load_are_left_out_if_they_are_certainly_more_or_in_longer_bursts() {
+        let after = |known: Losses, lost, bursts| {
+            let mut idle = ProbeSession {
+                losses: [Some(known), None],
+                ..ProbeSession::default()
+            };
+            let more = Losses {
+                of: 30_000,
+                lost,
+                bursts,
+            };
+            idle.add_losses(Direction::Up, more);
+            idle.losses[0].unwrap().lost - known.lost
+        };
+        let none = Losses::independent(0, 1319);
+        // 1,319 probes meet none of 17 bursts with a probability of a half, and none of 300 losses hardly ever.
+        assert_eq!(after(none, 100, 17), 100);
+        assert_eq!(after(none, 300, 300), 0);
+        assert_eq!(after(none, 3000, 200), 0);
+        // A queue of 100 packets that overflows once loses many in a row.
+        assert_eq!(after(none, 114, 1), 0);
+        assert_eq!(after(none, 20, 1), 20);
+        let in_bursts = Losses {
+            of: 1319,
+            lost: 60,
+            bursts: 2,
+        };
+        assert_eq!(after(in_bursts, 800, 20), 800);
     }
 }

@@ -9,7 +9,6 @@ use stats::losses::Losses;
 use stats::order_statistics::{quantile, sorted};
 
 use crate::estimate::Estimate;
-use crate::loss;
 use crate::over_time::OverTime;
 use crate::trains::TrainSession;
 use crate::{DIRECTIONS, index};
@@ -387,24 +386,6 @@ impl ProbeSession {
         self.clock_error_ms = self.clock_error_ms.max(later.clock_error_ms);
     }
 
-    /// Adds the losses of a load that was far below the rate, if the far end counts those of the probes, too.
-    ///
-    /// A path that cannot carry as many packets, or whose rate falls below that of the load for a while, loses others than the
-    /// random ones. They are therefore left out if they are certainly more than those of the probes, or in longer bursts than
-    /// those of the probes can be. A few probes may have met no burst.
-    pub fn add_losses(&mut self, way: Direction, more: Losses) {
-        let Some(known) = self.losses[index(way)] else {
-            return;
-        };
-        let most = known.interval_at_least(more.inflation());
-        let are_more = most
-            .zip(more.interval())
-            .is_none_or(|([_, most], [least, _])| least > most);
-        if !are_more && !loss::has_longer_bursts(more, known) {
-            self.losses[index(way)] = Some(known.with(more));
-        }
-    }
-
     /// Returns whether there are delays of single directions, and no probe has only its round trip.
     fn has_one_way(&self) -> bool {
         let mut one_way = self.probes.iter().flat_map(|probe| probe.one_way_ms);
@@ -591,37 +572,6 @@ fn figure(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn losses_of_a_load_are_left_out_if_they_are_certainly_more_or_in_longer_bursts() {
-        let after = |known: Losses, lost, bursts| {
-            let mut idle = ProbeSession {
-                losses: [Some(known), None],
-                ..ProbeSession::default()
-            };
-            let more = Losses {
-                of: 30_000,
-                lost,
-                bursts,
-            };
-            idle.add_losses(Direction::Up, more);
-            idle.losses[0].unwrap().lost - known.lost
-        };
-        let none = Losses::independent(0, 1319);
-        // 1,319 probes meet none of 17 bursts with a probability of a half, and none of 300 losses hardly ever.
-        assert_eq!(after(none, 100, 17), 100);
-        assert_eq!(after(none, 300, 300), 0);
-        assert_eq!(after(none, 3000, 200), 0);
-        // A queue of 100 packets that overflows once loses many in a row.
-        assert_eq!(after(none, 114, 1), 0);
-        assert_eq!(after(none, 20, 1), 20);
-        let in_bursts = Losses {
-            of: 1319,
-            lost: 60,
-            bursts: 2,
-        };
-        assert_eq!(after(in_bursts, 800, 20), 800);
-    }
 
     /// Returns what `farwire measure probe --under udp:1mbit,down` reports: two probes on the idle path, then two beside a
     /// load of three seconds.

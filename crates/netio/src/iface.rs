@@ -307,7 +307,7 @@ impl LinkWatcher {
     }
 
     fn ask_all(&self) -> io::Result<()> {
-        let get = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let get = RouteNetlinkMessage::GetLink(without_counters());
         let bytes = netlink::request(get, NLM_F_DUMP);
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0)?;
         Ok(())

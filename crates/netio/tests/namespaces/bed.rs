@@ -3,7 +3,7 @@
 use std::fs;
 
 use farwire_netio::bed::{Bed, BedConfig, CLIENT, CLIENT_PORT, Endpoint, SERVER, SegmentEnd, WAN};
-use farwire_netio::iface::{HostUse, Interface, LinkWatcher};
+use farwire_netio::iface::{HostUse, Interface, InterfaceLookup, LinkWatcher};
 use farwire_netio::netns::NetNs;
 use farwire_netio::offloads::Offloads;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -257,6 +257,25 @@ fn a_missing_interface_is_named_in_the_error() {
         let error = Interface::find(name).unwrap_err().to_string();
         assert_eq!(error, format!("there is no interface {name}"));
     }
+}
+
+#[test_support::test(serial, Namespaces)]
+fn interfaces_are_looked_up_one_after_another_by_name_other_name_and_number() {
+    let ns = NetNs::create().unwrap();
+    ns.run(|| {
+        netlink(async |handle| {
+            let lo = handle.link().property_add(1);
+            lo.alt_ifname(&["another-name"]).execute().await
+        });
+        let lookup = InterfaceLookup::open().unwrap();
+        let lo = Interface::find("lo").unwrap();
+        assert_eq!(lookup.find("another-name").unwrap(), lo);
+        assert!(lookup.by_index(2).is_err());
+        assert_eq!(lookup.by_index(1).unwrap(), lo);
+        assert!(lookup.find("nosuch").is_err());
+        assert_eq!(Interface::all().unwrap(), [lo]);
+    })
+    .unwrap();
 }
 
 #[test_support::test(serial, Namespaces)]
