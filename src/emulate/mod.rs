@@ -323,6 +323,10 @@ impl WanBox {
             .watcher
             .changes()
             .context("cannot watch the interfaces")?;
+        // This is called ten times a second, and hardly ever with a change.
+        if changes.is_empty() {
+            return Ok(());
+        }
         let lookup = InterfaceLookup::open()?;
         changes
             .iter()

@@ -119,7 +119,7 @@ impl ProbeSession {
 
 /// Returns whether losses come in certainly longer bursts than other, known ones can: than bursts of which the known losses show
 /// too few, or than those that they show.
-pub(crate) fn has_longer_bursts(losses: Losses, known: Losses) -> bool {
+fn has_longer_bursts(losses: Losses, known: Losses) -> bool {
     mean_burst(losses).is_some_and(|burst| burst.interval[0] > longest_burst(known))
 }
 
