@@ -367,6 +367,10 @@ static ALL: &[(&str, Facts)] = &[
                     "/run/farwire/NUMBER-INDEX.json",
                     "Journal of the changes to an interface, which --restore undoes.",
                 ),
+                (
+                    "/run/farwire/interfaces.lock",
+                    "Empty file whose bytes are locked for the interfaces in use.",
+                ),
                 SOCKETS,
             ],
             see_also: LINK_PAGES,

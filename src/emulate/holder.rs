@@ -18,10 +18,11 @@ use clap::ValueEnum;
 use netio::iface::{HostUse, Interface, InterfaceLookup};
 use netio::ingress_drop::IngressDrop;
 use netio::lease::{InterfaceLease, InterfaceLeases, LeaseError};
+use netio::side_by_side;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGABRT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::{new_pair, side_by_side};
+use super::new_pair;
 use crate::notes::{self, note, warn};
 use instruments::failure::{Blame as _, Failure};
 

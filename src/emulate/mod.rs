@@ -19,7 +19,6 @@ mod new_pair;
 mod pair;
 mod places;
 mod port;
-mod side_by_side;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -53,6 +52,7 @@ use containers::{ContainerEnd, ContainerWatcher};
 use holder::BoxHolder;
 pub(crate) use holder::{EarlyHolder, OnExit, hold};
 use instruments::failure::{Blame, Failure};
+use netio::side_by_side;
 use netio::stop::Stop;
 use pair::{InterfacePair, mtus};
 use places::PortPlaces;
@@ -173,12 +173,14 @@ impl WanBox {
             let early = early.flat_map(|(pair, insertion)| &pair[insertion.iter().count()..]);
             let early: Vec<String> = early.map(|of| of.name.clone()).collect();
             let pairs = found.into_iter().zip(insertions).collect();
-            let pairs = side_by_side::each(pairs, |(found, insertion)| {
-                InterfacePair::take(found, insertion, &leases)
-            })?;
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let early: Vec<&str> = early.iter().map(String::as_str).collect();
-            guard.guard(&early).or_machine()?;
+            let take = |(found, insertion)| InterfacePair::take(found, insertion, &leases);
+            // Among many interfaces the guard takes as long as the leases, because the kernel looks for each interface by its name.
+            let (guarded, pairs) =
+                side_by_side::both(|| guard.guard(&early), || side_by_side::each(pairs, take));
+            let pairs = pairs?;
+            guarded.or_machine()?;
             let mut pairs = side_by_side::each(pairs, InterfacePair::raise)?;
             if let [_, _] = names[..] {
                 for (socket, name) in sockets.iter_mut().flatten().zip(&names) {
@@ -475,8 +477,6 @@ fn find_all(names: &[[String; 2]], force: bool) -> Result<Vec<[Interface; 2]>, F
     Ok(found)
 }
 
-/// The descriptors that the journals of a link's two interfaces keep open.
-const DESCRIPTORS_OF_LINK: u64 = 2;
 /// The descriptors that the rest of a box needs at most, including those of threads that work on
 /// many interfaces in parallel.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -500,7 +500,7 @@ pub(crate) fn make_room(links: usize, threads: usize, of_records: u64) -> Result
 fn needed_descriptors(links: usize, threads: usize, of_records: u64) -> u64 {
     let parallel = 4 * side_by_side::threads(2 * links) as u64;
     let of_threads = threads as u64 * DESCRIPTORS_OF_THREAD;
-    let of_links = links as u64 * (DESCRIPTORS_OF_LINK + of_records);
+    let of_links = links as u64 * of_records;
     of_links + of_threads + OTHER_DESCRIPTORS + parallel
 }
 

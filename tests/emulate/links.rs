@@ -513,18 +513,18 @@ fn limited(limits: &str) -> Result<Command> {
 }
 
 #[test_support::test(Namespaces, Tool("ip"), Tool("prlimit"))]
-fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_two_for_each_link()
+fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_none_for_a_link()
 -> Result<()> {
     const LINKS: usize = 40;
     let street = Street::build(LINKS)?;
     let before = street.states()?;
     let links = file([""; LINKS])?;
     let folder = tempfile::tempdir()?;
-    let mut command = limited("150:150")?;
+    let mut command = limited("100:100")?;
     command.args(["emulate", "--links"]).arg(links.path());
     command.arg("--pcap").arg(folder.path().join("seen"));
     let refused = run_in(&street.middle, &mut command)?;
-    let cause = "this process may have only 150 (RLIMIT_NOFILE): raise the limit";
+    let cause = "this process may have only 100 (RLIMIT_NOFILE): raise the limit";
     ends_with(&refused, 3, cause)?;
     let said = stderr(&refused);
     ensure!(
@@ -538,9 +538,9 @@ fn a_box_checks_the_limit_of_descriptors_before_it_changes_anything_and_keeps_tw
     ensure!(created == 0, "{created} captures are left");
     let restored = succeeds_in(&street.middle, farwire().args(["emulate", "--restore"]))?;
     has(&stderr(&restored), "there is nothing to restore")?;
-    let wan = WanBox::start_links_as(limited("150:4096")?, &street.middle, links.path())?;
+    let wan = WanBox::start_links_as(limited("60:4096")?, &street.middle, links.path())?;
     let open = fs::read_dir(format!("/proc/{}/fd", wan.pid()))?.count();
-    ensure!(open <= 2 * LINKS + 32, "{open} descriptors are open");
+    ensure!(open < LINKS, "{open} descriptors are open");
     wan.stop_links().map(drop)
 }
 

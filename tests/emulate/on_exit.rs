@@ -11,6 +11,7 @@ use netio::Offload;
 use netio::bed::{Bed, BedConfig, CLIENT_PORT, SERVER_PORT, WAN};
 use netio::iface::Interface;
 use netio::ingress_drop::IngressDrop;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -192,12 +193,15 @@ fn files_that_another_user_locks_or_forges_neither_stop_roots_box_nor_change_an_
 {{"no_bridge":"farwire-77"}}"#
     );
     let dir = write_journals(USER, &own, &forged)?;
-    let mut locked = Vec::new();
-    for (name, _) in &own {
-        let file = fs::File::open(dir.0.join(name))?;
-        file.lock()?;
-        locked.push(file);
-    }
+    let locked = fs::File::create(dir.0.join("interfaces.lock"))?;
+    let all = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK.try_into()?,
+        l_whence: nix::libc::SEEK_SET.try_into()?,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    fcntl(&locked, FcntlArg::F_OFD_SETLK(&all))?;
     let wan = WanBox::start(&bed, "")?;
     let during = states(&bed)?;
     drop(locked);

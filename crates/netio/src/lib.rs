@@ -40,6 +40,7 @@ pub mod public_address;
 mod redirect;
 pub mod replaced_files;
 pub mod sandbox;
+pub mod side_by_side;
 pub mod signals;
 mod sleep_margin;
 mod sleeper;

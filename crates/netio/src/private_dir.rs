@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
-use nix::unistd::geteuid;
+use nix::unistd::{Gid, Uid, geteuid};
 
 use crate::netns;
 use crate::userns::outside;
@@ -113,6 +113,15 @@ impl PrivateDir {
     /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the user and the group to which it belongs.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(crate) fn owner(&self) -> io::Result<(Uid, Gid)> {
+        let found = self.dir.metadata()?;
+        Ok((Uid::from_raw(found.uid()), Gid::from_raw(found.gid())))
     }
 
     fn is_only_of(&self, user: u32) -> bool {

@@ -24,8 +24,6 @@ mod vnet;
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
-use std::panic::resume_unwind;
-use std::thread;
 
 use arrayvec::ArrayVec;
 use model::Nanos;
@@ -33,6 +31,7 @@ use model::Nanos;
 use crate::clock::{self, StampConverter};
 use crate::gso;
 use crate::port::{Capabilities, MAX_HEAD, Missed, PortSet, ReceivedFrame, SendTimes, TxFrame};
+use crate::side_by_side;
 use crate::socket_option;
 use crate::wait::Wakes;
 use egress::Egress;
@@ -118,7 +117,8 @@ impl AfPacket {
     /// See [`OpenError`].
     pub fn open_pair(interfaces: [&str; 2], slots: RingSlots) -> Result<[Self; 2], OpenError> {
         let [a, b] = interfaces;
-        let (a, b) = side_by_side(|| Self::open(a, slots), || Self::open(b, slots));
+        // For each ring the kernel waits for all processors (`synchronize_net` in net/packet/af_packet.c).
+        let (a, b) = side_by_side::both(|| Self::open(a, slots), || Self::open(b, slots));
         Ok([a?, b?])
     }
 
@@ -136,7 +136,7 @@ impl AfPacket {
     fn on(interfaces: Interfaces, names: &[&str], slots: RingSlots) -> Result<Self, OpenError> {
         let first = names.first().copied().unwrap_or_default();
         let [small, large] = Self::takes();
-        let (small, large) = side_by_side(
+        let (small, large) = side_by_side::both(
             || open(first, SlotGeometry::SMALL, slots.small, small),
             || open(first, SlotGeometry::LARGE, slots.large, large),
         );
@@ -221,23 +221,6 @@ impl AfPacket {
         // processors. The arrival times must not decrease.
         Some((ring, self.stamps.convert(stamp).max(self.latest)))
     }
-}
-
-/// Does `first` and `second` simultaneously, in the namespace of the calling thread. For each ring the kernel waits
-/// until all processors have left their present work (`synchronize_net` in net/packet/af_packet.c), and several waits
-/// that begin together take no longer than one.
-fn side_by_side<A: Send, B>(
-    first: impl FnOnce() -> A + Send,
-    second: impl FnOnce() -> B,
-) -> (A, B) {
-    thread::scope(|scope| {
-        let first = scope.spawn(first);
-        let second = second();
-        (
-            first.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            second,
-        )
-    })
 }
 
 /// Opens a socket that does not receive anything yet.

@@ -1,30 +1,37 @@
-//! The files that record changes before they are made: their location, and the process to which they belong.
+//! The files that record changes before they are made, and the locks of the interfaces.
 //!
 //! The name of a journal consists of the number of its network namespace, which is never reused, and the number of its
-//! interface, which remains when the interface is renamed.
+//! interface, which remains when the interface is renamed. All interfaces are locked by ranges of one file, whose locks
+//! belong to its open file description (F_OFD_SETLK in fcntl(2)), so that a process with many leases needs few descriptors.
 
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::MetadataExt as _;
-use std::sync::Arc;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg, OFlag, openat};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, openat};
 use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, fchown, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use super::{LeaseError, ReplacedSetting};
 use crate::netns;
 use crate::private_dir::PrivateDir;
 
-/// Time for which a journal may be locked, or the table of a box may exist, before the interface counts as in use. A
+/// Time for which an interface may be locked, or the table of a box may exist, before the interface counts as in use. A
 /// process that restores an interface, or that is dying, holds them only briefly.
 pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 /// Largest number of bytes that are read of a journal.
 const LONGEST: u64 = 64 << 10;
+/// Name of the file whose ranges lock the interfaces.
+const LOCKS: &str = "interfaces.lock";
+/// The flags of a file that another user may have replaced.
+const SAFELY: OFlag = OFlag::O_CLOEXEC
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK);
 
 /// The journals of one network namespace in one directory.
 #[derive(Debug)]
@@ -34,14 +41,24 @@ pub(super) struct JournalDir {
     namespace: u64,
     /// The kernel's id of the boot.
     boot: String,
+    /// The file whose ranges lock the interfaces.
+    locks: File,
+    /// The interfaces that are locked through `locks`. The kernel would grant these locks again.
+    locked: Mutex<BTreeSet<u32>>,
 }
 
-/// A locked journal. The lock ends with the process.
+/// The journal of an interface that is locked. The lock ends with the process.
 #[derive(Debug)]
 pub(super) struct LeaseJournal {
-    file: Flock<File>,
-    dir: Arc<JournalDir>,
+    lock: InterfaceLock,
     name: String,
+}
+
+/// The lock of one interface.
+#[derive(Debug)]
+struct InterfaceLock {
+    dir: Arc<JournalDir>,
+    index: u32,
 }
 
 /// The first line of a journal.
@@ -60,16 +77,20 @@ impl JournalDir {
     /// Keeps the journals of the namespace of the calling thread in `dir`.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has no descriptor left, or the file of the locks cannot be opened.
     pub(super) fn new(dir: PrivateDir) -> Result<Self, LeaseError> {
-        match netns::cookie_here() {
-            Ok(namespace) => Ok(Self {
-                dir,
-                namespace,
-                boot: boot(),
-            }),
-            Err(source) => Err(dir_error(&dir, source)),
-        }
+        let namespace = netns::cookie_here().map_err(|source| dir_error(&dir, source))?;
+        let locks = locks(&dir).map_err(|source| LeaseError::Journal {
+            path: dir.path().join(LOCKS),
+            source,
+        })?;
+        Ok(Self {
+            dir,
+            namespace,
+            boot: boot(),
+            locks,
+            locked: Mutex::default(),
+        })
     }
 
     /// Returns the numbers of the interfaces that have journals.
@@ -91,106 +112,205 @@ impl JournalDir {
         found.sort_unstable();
         Ok(found)
     }
+
+    /// Returns the settings in the journal of the interface with the number `index`, which need not be locked; none if it
+    /// cannot be read.
+    pub(super) fn replaced(&self, index: u32) -> Vec<ReplacedSetting> {
+        let journal = open(&self.dir, &self.name(index), OFlag::O_RDONLY);
+        let contents = journal.ok().flatten().and_then(contents);
+        contents.map(|(_, replaced)| replaced).unwrap_or_default()
+    }
+
+    fn name(&self, index: u32) -> String {
+        format!("{}-{index}.json", self.namespace)
+    }
+
+    /// Locks the interface with the number `index`, and returns whether nobody else holds it.
+    fn try_lock(&self, index: u32) -> io::Result<bool> {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        if locked.contains(&index) {
+            return Ok(false);
+        }
+        match self.set_lock(index, libc::F_WRLCK) {
+            Ok(()) => Ok(locked.insert(index)),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn unlock(&self, index: u32) {
+        let mut locked = self.locked.lock().unwrap_or_else(PoisonError::into_inner);
+        locked.remove(&index);
+        // Only the end of a part of a locked range could fail, for want of memory. The process then keeps the lock until
+        // it ends.
+        let _ = self.set_lock(index, libc::F_UNLCK);
+    }
+
+    /// Sets the lock of an interface. Its byte in the file has the number of the namespace in the upper 32 bits of its
+    /// offset, and the number of the interface, of which the kernel uses 31 bits, in the lower ones.
+    fn set_lock(&self, index: u32, kind: libc::c_int) -> nix::Result<()> {
+        let offset = (self.namespace & u64::from(u32::MAX)) << 31 | u64::from(index & !(1 << 31));
+        let range = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: offset.cast_signed(),
+            l_len: 1,
+            l_pid: 0,
+        };
+        fcntl(&self.locks, FcntlArg::F_OFD_SETLK(&range)).map(drop)
+    }
+}
+
+impl Drop for InterfaceLock {
+    fn drop(&mut self) {
+        self.dir.unlock(self.index);
+    }
 }
 
 impl LeaseJournal {
-    /// Locks the journal of the interface with the number `index`. `None` if there is no journal, unless `create` is set.
-    /// `interface` is the name for the error.
+    /// Locks the interface with the number `index` and returns its journal, which need not exist. `interface` is the name
+    /// for the error.
     ///
     /// # Errors
-    /// Another process holds the lock, or the journal cannot be opened.
+    /// Another lease holds the interface, or the kernel refuses the lock.
     pub(super) fn lock(
         dir: &Arc<JournalDir>,
         index: u32,
         interface: &str,
-        create: bool,
-    ) -> Result<Option<Self>, LeaseError> {
-        let name = format!("{}-{index}.json", dir.namespace);
-        let error = |source| LeaseError::Journal {
-            path: dir.dir.path().join(&name),
-            source,
-        };
-        let mut flags = OFlag::O_RDWR
-            | OFlag::O_APPEND
-            | OFlag::O_CLOEXEC
-            | OFlag::O_NOFOLLOW
-            | OFlag::O_NONBLOCK;
-        flags.set(OFlag::O_CREAT, create);
+    ) -> Result<Self, LeaseError> {
         let end = Instant::now() + LOCK_TIMEOUT;
+        let name = dir.name(index);
         loop {
-            let file = match openat(
-                &dir.dir,
-                name.as_str(),
-                flags,
-                Mode::S_IRUSR | Mode::S_IWUSR,
-            ) {
-                Ok(file) => File::from(file),
-                Err(Errno::ENOENT) if !create => return Ok(None),
-                Err(errno) => return Err(error(errno.into())),
-            };
-            if !file.metadata().map_err(error)?.is_file() {
-                return Err(error(io::Error::other("not a file")));
-            }
-            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                // The last holder may have removed it between opening and locking.
-                Ok(file) if file.metadata().map_err(error)?.nlink() == 0 => {}
-                Ok(file) => {
+            match dir.try_lock(index) {
+                Ok(true) => {
                     let dir = Arc::clone(dir);
-                    return Ok(Some(Self { file, dir, name }));
+                    let lock = InterfaceLock { dir, index };
+                    return Ok(Self { lock, name });
                 }
-                Err((file, Errno::EWOULDBLOCK)) if Instant::now() > end => {
-                    let holder =
-                        contents(&file).map(|(holder, _)| format!(" (pid {})", holder.pid));
+                Ok(false) if Instant::now() > end => {
+                    let journal = open(&dir.dir, &name, OFlag::O_RDONLY).ok().flatten();
+                    let holder = journal.and_then(contents).map(|(holder, _)| holder.pid);
                     return Err(LeaseError::InUse {
                         interface: interface.to_owned(),
-                        holder: holder.unwrap_or_default(),
+                        holder: holder
+                            .map(|pid| format!(" (pid {pid})"))
+                            .unwrap_or_default(),
                     });
                 }
-                Err((_, Errno::EWOULDBLOCK)) => std::thread::sleep(RETRY_INTERVAL),
-                Err((_, errno)) => return Err(error(errno.into())),
+                Ok(false) => std::thread::sleep(RETRY_INTERVAL),
+                Err(source) => {
+                    let path = dir.dir.path().join(LOCKS);
+                    return Err(LeaseError::Journal { path, source });
+                }
             }
         }
     }
 
-    /// Returns the process that last held the interface and the replaced settings, latest last, if the journal was
-    /// written since the last boot.
-    pub(super) fn left_behind(&self) -> Option<(Holder, Vec<ReplacedSetting>)> {
-        contents(&self.file).filter(|(holder, _)| holder.boot == self.dir.boot)
+    /// Returns whether there is a journal.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn exists(&self) -> Result<bool, LeaseError> {
+        Ok(self.open(OFlag::O_RDONLY)?.is_some())
     }
 
-    /// Truncates the journal and writes this process as its holder.
+    /// Returns the process that last held the interface and the replaced settings, latest last, if a journal was
+    /// written since the last boot.
+    ///
+    /// # Errors
+    /// The journal cannot be opened.
+    pub(super) fn left_behind(&self) -> Result<Option<(Holder, Vec<ReplacedSetting>)>, LeaseError> {
+        let left = self.open(OFlag::O_RDONLY)?.and_then(contents);
+        Ok(left.filter(|(holder, _)| holder.boot == self.dir().boot))
+    }
+
+    /// Begins a new journal, with this process as the holder.
+    ///
+    /// # Errors
+    /// It cannot be written.
     pub(super) fn begin(&self, interface: &str, mac: [u8; 6]) -> Result<(), LeaseError> {
-        self.file.set_len(0).map_err(|e| self.error(e))?;
-        self.write(&Holder {
+        let holder = Holder {
             pid: std::process::id(),
-            boot: self.dir.boot.clone(),
+            boot: self.dir().boot.clone(),
             interface: interface.to_owned(),
             mac,
-        })
+        };
+        self.write_with(OFlag::O_CREAT | OFlag::O_TRUNC, &holder)
     }
 
     /// Adds a line.
-    pub(super) fn write(&self, line: &impl Serialize) -> Result<(), LeaseError> {
-        let mut text = serde_json::to_vec(line).map_err(|e| self.error(e.into()))?;
-        text.push(b'\n');
-        (&*self.file).write_all(&text).map_err(|e| self.error(e))
+    ///
+    /// # Errors
+    /// The journal cannot be written, or is gone.
+    pub(super) fn write(&self, line: &ReplacedSetting) -> Result<(), LeaseError> {
+        self.write_with(OFlag::O_APPEND, line)
     }
 
-    /// Removes the journal while it is locked. A process that waits for the lock notices that the file is gone.
+    fn write_with(&self, flags: OFlag, line: &impl Serialize) -> Result<(), LeaseError> {
+        let mut text = serde_json::to_vec(line).map_err(|e| self.error(e.into()))?;
+        text.push(b'\n');
+        let opened = self.open(OFlag::O_WRONLY | flags)?;
+        let mut file = opened.ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;
+        file.write_all(&text).map_err(|e| self.error(e))
+    }
+
+    /// Removes the journal.
     pub(super) fn remove(&self) {
         // An error can be ignored: the next holder reads and removes a journal that remains.
-        let _ = unlinkat(
-            &self.dir.dir,
-            self.name.as_str(),
-            UnlinkatFlags::NoRemoveDir,
-        );
+        let dir = &self.dir().dir;
+        let _ = unlinkat(dir, self.name.as_str(), UnlinkatFlags::NoRemoveDir);
+    }
+
+    fn open(&self, flags: OFlag) -> Result<Option<File>, LeaseError> {
+        open(&self.dir().dir, &self.name, flags).map_err(|e| self.error(e))
+    }
+
+    fn dir(&self) -> &JournalDir {
+        &self.lock.dir
     }
 
     fn error(&self, source: io::Error) -> LeaseError {
         LeaseError::Journal {
-            path: self.dir.dir.path().join(&self.name),
+            path: self.dir().dir.path().join(&self.name),
             source,
         }
+    }
+}
+
+/// Opens the file of the locks, which is created if it does not exist, for the user to whom the directory belongs.
+fn locks(dir: &PrivateDir) -> io::Result<File> {
+    loop {
+        if let Some(found) = open(dir, LOCKS, OFlag::O_RDWR)? {
+            return Ok(found);
+        }
+        match open(dir, LOCKS, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL) {
+            Ok(created) => {
+                let created = created.ok_or(io::ErrorKind::NotFound)?;
+                let (user, group) = dir.owner()?;
+                fchown(&created, Some(user), Some(group))?;
+                return Ok(created);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Opens a file of `dir`. `None` if there is none.
+///
+/// # Errors
+/// It cannot be opened, or is no regular file.
+fn open(dir: &PrivateDir, name: &str, flags: OFlag) -> io::Result<Option<File>> {
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    let file = match openat(dir, name, flags | SAFELY, mode) {
+        Ok(file) => File::from(file),
+        Err(Errno::ENOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    if file.metadata()?.is_file() {
+        Ok(Some(file))
+    } else {
+        Err(io::Error::other("not a file"))
     }
 }
 
@@ -201,10 +321,9 @@ fn dir_error(dir: &PrivateDir, source: io::Error) -> LeaseError {
     }
 }
 
-/// Returns the holder and the changes in `file`.
-fn contents(mut file: &File) -> Option<(Holder, Vec<ReplacedSetting>)> {
-    file.seek(SeekFrom::Start(0)).ok()?;
-    let mut lines = BufReader::new(file.take(LONGEST))
+/// Returns the holder and the changes in a journal.
+fn contents(journal: File) -> Option<(Holder, Vec<ReplacedSetting>)> {
+    let mut lines = BufReader::new(journal.take(LONGEST))
         .lines()
         .map_while(Result::ok);
     let holder = serde_json::from_str(&lines.next()?).ok()?;

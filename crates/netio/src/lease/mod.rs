@@ -1,13 +1,14 @@
 //! Changes to real interfaces. They are recorded before they are made and undone afterwards, if necessary by the next
 //! process.
 //!
-//! A journal is a file for one interface of one namespace. The process that changes the interface locks the journal,
-//! and removes it when everything is restored. A journal without a lock was left by a process that was killed: the next
-//! process that leases the interface first undoes the changes in it. The first line names the holder, and each further
-//! line has what a change replaced, in JSON.
+//! A journal is a file for one interface of one namespace. The process that changes the interface locks the interface, and
+//! removes the journal when everything is restored. A journal of an interface that is not locked was left by a process that
+//! was killed: the next process that leases the interface first undoes the changes in it. The first line names the holder,
+//! and each further line has what a change replaced, in JSON.
 
 mod journal;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,9 @@ use crate::ingress_drop;
 use crate::netns::{NetNsError, write_sysctl_here};
 use crate::offloads::{IoctlSocket, OffloadError, Offloads, SwitchResult};
 use crate::private_dir::{PrivateDir, PrivateDirError};
+use crate::side_by_side;
 use crate::veth;
-use journal::{JournalDir, LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL};
+use journal::{Holder, JournalDir, LOCK_TIMEOUT, LeaseJournal, RETRY_INTERVAL};
 
 /// Offloads that would merge packets before they are seen, in a form that the virtio header cannot describe or that
 /// could not leave as it arrived (`net/core/dev.c`, `dev_disable_lro` and similar functions).
@@ -39,8 +41,8 @@ pub const MERGING: [&str; 4] = [
 /// Prefix of the names of farwire's bridges, before the number of a port.
 const BRIDGE: &str = "farwire-";
 
-/// Leases interfaces of one namespace. All leases share two descriptors, the directory of the journals and a socket, and
-/// each lease has one more, its journal.
+/// Leases interfaces of one namespace. All leases share three descriptors: the directory of the journals, the file of the
+/// locks, and a socket.
 #[derive(Clone, Debug)]
 pub struct InterfaceLeases {
     journals: Arc<JournalDir>,
@@ -193,10 +195,9 @@ impl InterfaceLeases {
     /// Another farwire holds the interface, or the journal cannot be written.
     pub fn take(&self, found: &Interface) -> Result<InterfaceLease, LeaseError> {
         let offloads = Offloads::open_on(&self.socket, &found.name)?;
-        let journal = LeaseJournal::lock(&self.journals, found.index, &found.name, true)?
-            .expect("it is created if there is none");
+        let journal = LeaseJournal::lock(&self.journals, found.index, &found.name)?;
         let left = journal
-            .left_behind()
+            .left_behind()?
             .filter(|(holder, _)| holder.mac == found.mac);
         let mut lease = InterfaceLease {
             offloads,
@@ -214,6 +215,20 @@ impl InterfaceLeases {
         Ok(lease)
     }
 
+    /// Returns whether the journal of the interface with the number `index` has changes that concern other interfaces, which
+    /// are undone in order.
+    fn concerns_others(&self, index: u32) -> bool {
+        let replaced = self.journals.replaced(index);
+        replaced.iter().any(|replaced| match replaced {
+            ReplacedSetting::NoBridge(_)
+            | ReplacedSetting::Port(_)
+            | ReplacedSetting::NoPair(_) => true,
+            ReplacedSetting::Feature { .. }
+            | ReplacedSetting::Up(_)
+            | ReplacedSetting::RouterSolicitations(_) => false,
+        })
+    }
+
     /// Undoes the changes on the interface with the number `index` that a killed process left; `None` if there is no
     /// journal any more.
     fn put_back(&self, index: u32) -> Option<PutBack> {
@@ -227,48 +242,46 @@ impl InterfaceLeases {
         };
         let name = found.as_ref().map(|found| found.name.clone());
         let call = name.clone().unwrap_or_else(|| format!("number {index}"));
-        let journal = match LeaseJournal::lock(&self.journals, index, &call, false) {
-            Ok(journal) => journal?,
-            Err(in_use @ LeaseError::InUse { .. }) => {
-                return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
-            }
-            Err(error) => return Some(PutBack::new(index, name, PutBackOutcome::Failed(error))),
-        };
-        if let Err(in_use) = await_no_box(index, &call) {
-            return Some(PutBack::new(index, name, PutBackOutcome::InUse(in_use)));
-        }
-        let last = journal.left_behind().map(|(holder, _)| holder.interface);
-        let outcome = match self.undo(journal, found.as_ref()) {
-            Ok(Some(replaced)) => PutBackOutcome::Done(replaced),
-            Ok(None) => PutBackOutcome::Gone,
-            Err(error) => PutBackOutcome::Failed(error),
+        let (outcome, last) = match self.undo_left(index, found.as_ref(), &call) {
+            Ok(undone) => undone?,
+            Err(in_use @ LeaseError::InUse { .. }) => (PutBackOutcome::InUse(in_use), None),
+            Err(error) => (PutBackOutcome::Failed(error), None),
         };
         Some(PutBack::new(index, name.or(last), outcome))
     }
 
-    /// Undoes the changes in `journal` if it is for the interface `found`. Removes the journal unless something could
-    /// not be undone.
-    fn undo(
+    /// Undoes the changes in the journal of the interface with the number `index` if it is for the interface `found`, and
+    /// returns the outcome with the name in the journal. Removes the journal unless something could not be undone. `None`
+    /// if there is no journal. `call` is the name of the interface for errors.
+    fn undo_left(
         &self,
-        journal: LeaseJournal,
+        index: u32,
         found: Option<&Interface>,
-    ) -> Result<Option<Vec<ReplacedSetting>>, LeaseError> {
-        let left = journal.left_behind();
-        let is_of = |found: &&Interface| left.as_ref().is_some_and(|(h, _)| h.mac == found.mac);
-        let (Some(found), Some((_, replaced))) = (found.filter(is_of), &left) else {
-            journal.remove();
+        call: &str,
+    ) -> Result<Option<(PutBackOutcome, Option<String>)>, LeaseError> {
+        let journal = LeaseJournal::lock(&self.journals, index, call)?;
+        if !journal.exists()? {
             return Ok(None);
+        }
+        await_no_box(index, call)?;
+        let left = journal.left_behind()?;
+        let last = left.as_ref().map(|(holder, _)| holder.interface.clone());
+        let of_found = |(holder, _): &(Holder, _)| found.is_some_and(|f| f.mac == holder.mac);
+        let (Some(found), Some((_, replaced))) = (found, left.filter(of_found)) else {
+            journal.remove();
+            return Ok(Some((PutBackOutcome::Gone, last)));
         };
         let lease = InterfaceLease {
             offloads: Offloads::open_on(&self.socket, &found.name)?,
             journal,
-            replaced: replaced.clone(),
+            replaced,
             has_raised: false,
             is_left: true,
         };
         lease.restore()?;
         lease.journal.remove();
-        Ok(Some(lease.replaced.clone()))
+        let done = PutBackOutcome::Done(lease.replaced.clone());
+        Ok(Some((done, last)))
     }
 }
 
@@ -497,12 +510,12 @@ pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
     let others = PrivateDir::of_namespace_owner();
     for dir in others.into_iter().chain([PrivateDir::own()?]) {
         let leases = InterfaceLeases::with(dir)?;
-        let interfaces = leases.journals.interfaces()?;
-        all.extend(
-            interfaces
-                .into_iter()
-                .filter_map(|index| leases.put_back(index)),
-        );
+        let interfaces = leases.journals.interfaces()?.into_iter();
+        let (first, others) = interfaces.partition(|index| leases.concerns_others(*index));
+        let put_back = |index| Ok::<_, Infallible>(leases.put_back(index));
+        all.extend(Vec::into_iter(first).filter_map(|index| leases.put_back(index)));
+        let Ok(others) = side_by_side::each(others, put_back);
+        all.extend(others.into_iter().flatten());
     }
     Ok(all)
 }

@@ -139,7 +139,6 @@ pub const EMULATOR: AllowedCalls = &[
             SYS_mkdirat,
             SYS_unlinkat,
             SYS_renameat2,
-            SYS_flock,
             SYS_ftruncate,
             SYS_fsync,
             SYS_fdatasync,

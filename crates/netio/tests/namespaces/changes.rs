@@ -20,7 +20,9 @@ const TSO: &str = "tx-tcp-segmentation";
 fn in_a_namespace(within: impl FnOnce(&TempDir) + Send) {
     let dir = tempfile::tempdir().unwrap();
     plain().client().run(|| within(&dir)).unwrap();
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    let remaining = fs::read_dir(dir.path()).unwrap();
+    let names: Vec<_> = remaining.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["interfaces.lock"]);
 }
 
 #[test_support::test(serial, Namespaces)]
@@ -106,17 +108,26 @@ fn an_interface_cannot_be_leased_twice() {
     let dir = tempfile::tempdir().unwrap();
     let bed = plain();
     let within = || {
-        let _lease = lease(&dir, WAN).unwrap();
-        lease(&dir, WAN).unwrap_err().to_string()
+        let leases = InterfaceLeases::in_dir(dir.path()).unwrap();
+        let [wan, lo] = [WAN, "lo"].map(|name| Interface::find(name).unwrap());
+        let first = leases.take(&wan).unwrap();
+        let refused =
+            [leases.take(&wan), lease(&dir, WAN)].map(|other| other.unwrap_err().to_string());
+        // The other interfaces of the same file of locks are free, and so is this one afterwards.
+        drop(lease(&dir, "lo").unwrap());
+        drop(leases.take(&lo).unwrap());
+        let still = lease(&dir, WAN).unwrap_err().to_string();
+        drop(first);
+        drop(lease(&dir, WAN).unwrap());
+        drop(leases.take(&wan).unwrap());
+        [refused.to_vec(), vec![still]].concat()
     };
-    let error = bed.client().run(within).unwrap();
+    let errors = bed.client().run(within).unwrap();
     let pid = std::process::id();
-    assert_eq!(
-        error,
-        format!(
-            "another farwire already uses interface wan (pid {pid}): change its link with `farwire set`, or end it first"
-        )
+    let expected = format!(
+        "another farwire already uses interface wan (pid {pid}): change its link with `farwire set`, or end it first"
     );
+    assert_eq!(errors, [(); 3].map(|()| expected.clone()));
 }
 
 #[test_support::test(serial, Namespaces)]

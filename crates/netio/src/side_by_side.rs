@@ -1,8 +1,8 @@
-//! Does the same work on many interfaces in parallel. The kernel makes each change wait for all
-//! processors, and many parallel changes together wait no longer than one.
+//! Does work on several interfaces in parallel. The kernel makes each change wait for all processors or for its own
+//! work on earlier changes, and many parallel changes together wait no longer than one.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 /// The largest number of threads that wait in parallel.
@@ -12,8 +12,20 @@ const THREADS: usize = 64;
 const FEW: usize = 4;
 
 /// Returns the number of threads that work on this number of items in parallel.
-pub(super) fn threads(items: usize) -> usize {
+pub fn threads(items: usize) -> usize {
     if items <= FEW { 1 } else { THREADS.min(items) }
+}
+
+/// Does `first` and `second` simultaneously, in the namespace of the calling thread.
+pub fn both<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
+    thread::scope(|scope| {
+        let first = scope.spawn(first);
+        let second = second();
+        (
+            first.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            second,
+        )
+    })
 }
 
 /// Does `work` on each of `items` and returns the results in the same order. For more than a few
@@ -21,7 +33,7 @@ pub(super) fn threads(items: usize) -> usize {
 ///
 /// # Errors
 /// Returns the first failure in the order of `items`, after all items have been tried.
-pub(super) fn each<T: Send, R: Send, E: Send>(
+pub fn each<T: Send, R: Send, E: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
@@ -44,9 +56,8 @@ pub(super) fn each<T: Send, R: Send, E: Send>(
         };
         let workers: Vec<_> = (0..threads(count)).map(|_| scope.spawn(worker)).collect();
         let joined = workers.into_iter().map(|worker| worker.join());
-        let all = joined.map(|done: thread::Result<Vec<_>>| {
-            done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let all = joined
+            .map(|done: thread::Result<Vec<_>>| done.unwrap_or_else(|panic| resume_unwind(panic)));
         all.flatten().collect()
     });
     done.sort_by_key(|(place, _)| *place);
