@@ -117,7 +117,7 @@ impl AfPacket {
     /// See [`OpenError`].
     pub fn open_pair(interfaces: [&str; 2], slots: RingSlots) -> Result<[Self; 2], OpenError> {
         let [a, b] = interfaces;
-        // For each ring the kernel waits for all processors (`synchronize_net` in net/packet/af_packet.c).
+        // The kernel waits for all processors for each ring (`synchronize_net` in net/packet/af_packet.c).
         let (a, b) = side_by_side::both(|| Self::open(a, slots), || Self::open(b, slots));
         Ok([a?, b?])
     }
