@@ -235,7 +235,10 @@ impl LeaseJournal {
             interface: interface.to_owned(),
             mac,
         };
-        self.write_with(OFlag::O_CREAT | OFlag::O_TRUNC, &holder)
+        let (file, length) = self.write_with(OFlag::O_CREAT, &holder)?;
+        // The file is not truncated before it is written, because ext4 would then write it to the disk when it is closed.
+        // If this process is killed before the file is shortened, settings remain in it that are in force again.
+        file.set_len(length).map_err(|e| self.error(e))
     }
 
     /// Adds a line.
@@ -243,15 +246,17 @@ impl LeaseJournal {
     /// # Errors
     /// The journal cannot be written, or is gone.
     pub(super) fn write(&self, line: &ReplacedSetting) -> Result<(), LeaseError> {
-        self.write_with(OFlag::O_APPEND, line)
+        self.write_with(OFlag::O_APPEND, line).map(drop)
     }
 
-    fn write_with(&self, flags: OFlag, line: &impl Serialize) -> Result<(), LeaseError> {
+    /// Writes a line and returns the open journal with the length of the line in bytes.
+    fn write_with(&self, flags: OFlag, line: &impl Serialize) -> Result<(File, u64), LeaseError> {
         let mut text = serde_json::to_vec(line).map_err(|e| self.error(e.into()))?;
         text.push(b'\n');
         let opened = self.open(OFlag::O_WRONLY | flags)?;
         let mut file = opened.ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;
-        file.write_all(&text).map_err(|e| self.error(e))
+        file.write_all(&text).map_err(|e| self.error(e))?;
+        Ok((file, text.len() as u64))
     }
 
     /// Removes the journal.

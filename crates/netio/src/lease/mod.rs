@@ -199,6 +199,10 @@ impl InterfaceLeases {
         let left = journal
             .left_behind()?
             .filter(|(holder, _)| holder.mac == found.mac);
+        if left.is_none() {
+            // A journal of another interface, whose number this one has got.
+            journal.remove();
+        }
         let mut lease = InterfaceLease {
             offloads,
             journal,
