@@ -148,6 +148,7 @@ impl JournalDir {
 
     /// Sets the lock of an interface. Its byte in the file has the number of the namespace in the upper 32 bits of its
     /// offset, and the number of the interface, of which the kernel uses 31 bits, in the lower ones.
+    #[expect(clippy::cast_possible_truncation, reason = "the constants are below 4")]
     fn set_lock(&self, index: u32, kind: libc::c_int) -> nix::Result<()> {
         let offset = (self.namespace & u64::from(u32::MAX)) << 31 | u64::from(index & !(1 << 31));
         let range = libc::flock {
