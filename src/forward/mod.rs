@@ -22,7 +22,7 @@ mod observers;
 pub(crate) mod overload;
 mod packet_fields;
 pub(crate) mod packet_log;
-mod recent_arrivals;
+mod recent_frames;
 pub(crate) mod round_trips;
 #[cfg(test)]
 mod rule_hits;
@@ -320,7 +320,7 @@ impl<P: PortSet> Forwarder<P> {
             let (mut packets, mut bytes) = (1, 0);
             if let Some((link, side, received)) = end {
                 let runner = &mut self.runners[link as usize];
-                runner.load.arrived(arrival);
+                runner.load.count(arrival);
                 match received {
                     ReceivedFrame::Frame(frame)
                         if is_short

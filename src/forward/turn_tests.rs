@@ -326,6 +326,26 @@ fn a_link_that_is_too_busy_delays_no_other_by_more_than_a_turn_and_loses_only_it
 }
 
 #[test]
+fn many_departures_are_a_load_though_nothing_has_arrived_for_long() {
+    for (links, is_high) in [(7, false), (8, true)] {
+        let frames = (0..links).flat_map(|link| {
+            let at = Nanos::from_micros(1_000 + 100 * u64::from(link));
+            together(link, 1, at)
+        });
+        let forwarder = pass_frames(Setting::default(), links, frames.collect(), None);
+        let last = forwarder.sets()[0].calls.last().unwrap()[0].begun;
+        let [soon, later] = [100, 2_000].map(|us| last + Nanos::from_micros(us));
+        let expected = if is_high {
+            Pace::Round(soon + recent_frames::ROUND)
+        } else {
+            Pace::Exact
+        };
+        assert_eq!(forwarder.pace(soon), expected, "{links} links");
+        assert_eq!(forwarder.pace(later), Pace::Exact, "{links} links");
+    }
+}
+
+#[test]
 fn a_busy_link_rests_while_the_others_send_in_time() {
     let streams = busy_and_quiet(Nanos(1_000), Nanos(310_000));
     let setting = Setting {

@@ -7,11 +7,11 @@ use std::mem;
 
 use arrayvec::ArrayVec;
 use model::Nanos;
-use netio::{PortSet, TxFrame};
+use netio::{PortSet, SendTimes, TxFrame};
 
 use super::allowance::{Allowance, TurnReason};
 use super::link_runner::{ForwarderShared, LinkRunner, TurnEnd, WaitsIn};
-use super::recent_arrivals::{ROUND, RecentArrivals};
+use super::recent_frames::{ROUND, RecentFrames};
 use super::send_batch::BatchedRun;
 use super::{BATCH, Forwarder};
 
@@ -24,9 +24,11 @@ const LONGEST_WITHOUT_INTAKE: Nanos = Nanos(50_000);
 #[derive(Debug, Default)]
 pub(super) struct LoadOfLinks {
     /// The arrivals of all links.
-    all: RecentArrivals,
+    all: RecentFrames,
     /// The arrivals of the links that are not under high load themselves.
-    quiet: RecentArrivals,
+    quiet: RecentFrames,
+    /// The departures from those links, which their queues may spread over a time without arrivals.
+    quiet_departures: RecentFrames,
     /// The links that wait for the next round.
     for_round: Vec<u32>,
     /// The links under high load over which others take precedence in this step, with their appointments.
@@ -210,7 +212,10 @@ impl<P: PortSet> Forwarder<P> {
     /// times. Returns the rest of it.
     fn send_together<'d>(&mut self, runs: &[BatchedRun], due: &'d [Nanos]) -> &'d [Nanos] {
         let Self {
-            runners, shared, ..
+            runners,
+            shared,
+            load,
+            ..
         } = self;
         let ForwarderShared {
             sets,
@@ -260,6 +265,9 @@ impl<P: PortSet> Forwarder<P> {
             if let Some(took) = took {
                 runner.learn_cost(took, packets);
             }
+            if let Some(SendTimes { ended, .. }) = sending {
+                load.departed(ended, runner);
+            }
             runner.finish_run(held, of.egress, &of.run, due, sending);
         }
         rest
@@ -298,7 +306,9 @@ impl<P: PortSet> Forwarder<P> {
             [runner] if runner.load.is_high(now) => Pace::Round(now + ROUND),
             [_] => Pace::Exact,
             _ if self.load.rests(now) => Pace::RoundOrDue(self.load.rest),
-            _ if self.load.quiet.is_high(now) => Pace::Round(now + ROUND),
+            _ if self.load.quiet.is_high(now) || self.load.quiet_departures.is_high(now) => {
+                Pace::Round(now + ROUND)
+            }
             _ if self.load.all.is_high(now) || !self.load.for_round.is_empty() => {
                 Pace::RoundOrDue(self.load.round)
             }
@@ -310,13 +320,20 @@ impl<P: PortSet> Forwarder<P> {
 impl LoadOfLinks {
     /// Counts a frame of a link. Returns true if the link waits for a turn and needs no appointment.
     pub(super) fn arrived(&mut self, at: Nanos, link: u32, runner: &mut LinkRunner) -> bool {
-        self.all.arrived(at);
+        self.all.count(at);
         if !runner.load.is_high(at) {
-            self.quiet.arrived(at);
+            self.quiet.count(at);
         } else if at < self.round {
             self.wait_for_round(link, runner);
         }
         runner.waits_in != WaitsIn::None
+    }
+
+    /// Counts a frame that has left a link.
+    fn departed(&mut self, at: Nanos, runner: &LinkRunner) {
+        if !runner.load.is_high(at) {
+            self.quiet_departures.count(at);
+        }
     }
 
     /// Lets the links under high load wait until `until`, unless the load of all links was low at `known`.

@@ -20,7 +20,7 @@ use super::observed::ObservedPackets;
 use super::observers::Observers;
 use super::overload::{Arrears, LatenessBound};
 use super::packet_log::PacketLogWriter;
-use super::recent_arrivals::RecentArrivals;
+use super::recent_frames::RecentFrames;
 use super::send_batch::SendBatch;
 use super::stats::{QueueState, StallStats, Stats};
 use super::{NewConditions, PortId};
@@ -40,7 +40,7 @@ pub(super) struct LinkRunner {
     stats: Stats,
     pub(super) observers: Observers,
     /// The arrivals at both ports.
-    pub(super) load: RecentArrivals,
+    pub(super) load: RecentFrames,
     /// The link's share of the present step's intake.
     pub(super) share: Share,
     /// The list in which the link waits for its turn, if there are several links.
@@ -128,7 +128,7 @@ impl LinkRunner {
             departures: [Departures::default(), Departures::default()],
             stats,
             observers: Observers::new(log, captures),
-            load: RecentArrivals::default(),
+            load: RecentFrames::default(),
             share: Share::default(),
             waits_in: WaitsIn::None,
             sends_alone: false,

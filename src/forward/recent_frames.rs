@@ -11,21 +11,23 @@ const SPAN: Nanos = Nanos(1_000_000);
 /// end late, so departures are delayed by at most about 100 us, and by twice as much where a rest of the forwarder begins.
 pub(crate) const ROUND: Nanos = Nanos(75_000);
 
-/// The arrival times of the latest frames.
+/// The times of the latest frames that arrived or left.
 #[derive(Debug, Default)]
-pub(crate) struct RecentArrivals {
-    arrivals: [Nanos; FRAMES],
+pub(crate) struct RecentFrames {
+    times: [Nanos; FRAMES],
     next: usize,
 }
 
-impl RecentArrivals {
-    pub(crate) fn arrived(&mut self, at: Nanos) {
-        self.arrivals[self.next] = at;
+impl RecentFrames {
+    /// Counts a frame at this time.
+    pub(crate) fn count(&mut self, at: Nanos) {
+        self.times[self.next] = at;
         self.next = (self.next + 1) % FRAMES;
     }
 
+    /// Returns whether the load at `now` is high.
     pub(crate) fn is_high(&self, now: Nanos) -> bool {
-        let oldest = self.arrivals[self.next];
+        let oldest = self.times[self.next];
         oldest > Nanos::ZERO && oldest + SPAN > now
     }
 }
@@ -36,12 +38,12 @@ mod tests {
 
     #[test]
     fn eight_frames_a_millisecond_are_a_load() {
-        let mut load = RecentArrivals::default();
+        let mut load = RecentFrames::default();
         for at in 1..8 {
-            load.arrived(Nanos(at * 100_000));
+            load.count(Nanos(at * 100_000));
             assert!(!load.is_high(Nanos(at * 100_000)));
         }
-        load.arrived(Nanos(800_000));
+        load.count(Nanos(800_000));
         assert!(load.is_high(Nanos(1_099_999)));
         assert!(!load.is_high(Nanos(1_100_000)));
     }
