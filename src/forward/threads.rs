@@ -22,7 +22,8 @@ use super::thread::{
 /// [`ThreadCount::MOST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadCount {
-    /// This means one for each processor, up to [`ThreadCount::MOST_AUTO`].
+    /// This means one for each processor but one, up to [`ThreadCount::MOST_AUTO`]. Threads on all processors would leave
+    /// too little time to the ends and to the interrupts of network cards.
     Auto,
     /// The user has given this number.
     Number(NonZeroUsize),
@@ -52,7 +53,7 @@ impl ThreadCount {
     /// link.
     pub(crate) fn of_links(self, links: usize) -> usize {
         let wanted = match self {
-            Self::Auto => cpu::available().min(Self::MOST_AUTO),
+            Self::Auto => cpu::available().saturating_sub(1).min(Self::MOST_AUTO),
             Self::Number(number) => number.get(),
         };
         wanted.clamp(1, links.max(1))

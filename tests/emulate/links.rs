@@ -479,7 +479,7 @@ fn a_killed_box_of_many_links_leaves_all_its_interfaces_down_and_restore_puts_th
     // An interface with addresses would not be set down.
     let before = street.states()?;
     let links = file((0..12).map(|_| ""))?;
-    let threads = ["--threads", "auto"];
+    let threads = ["--threads", "2"];
     let mut wan = WanBox::start_links_with(&street.middle, links.path(), &threads)?;
     let holder = Pid::from_raw(i32::try_from(wan.holder()?)?);
     wan.end_by(Signal::SIGKILL)?;

@@ -40,13 +40,13 @@ const LOADS: [(&str, &str, &str); 3] = [
 enum Place {
     /// The busy link has the same thread as the quiet links.
     SameThread,
-    /// The busy link is in the same emulator, with `--threads auto`.
-    AutoThreads,
+    /// The busy link is in the same emulator, with two threads.
+    TwoThreads,
     /// The busy link has its own process.
     OtherProcess,
 }
 
-const PLACES: [Place; 3] = [Place::SameThread, Place::AutoThreads, Place::OtherProcess];
+const PLACES: [Place; 3] = [Place::SameThread, Place::TwoThreads, Place::OtherProcess];
 
 /// The result for the quiet links.
 struct Quiet {
@@ -64,7 +64,7 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "{quiet} links of 20 ms, each with a datagram of {PAYLOAD} bytes every {} ms for {} s, beside a link of 20 ms with other traffic: their departure errors (the median over \
-             these links) and the datagrams that did not leave; with the busy link in the same emulator, with one thread and with --threads auto, and in a separate process",
+             these links) and the datagrams that did not leave; with the busy link in the same emulator, with one thread and with two, and in a separate process",
             INTERVAL.as_millis(),
             COUNTED.as_secs()
         ),
@@ -73,7 +73,7 @@ pub(crate) fn run() -> Result<Outcome> {
     for load in LOADS {
         let found = shuffled(rounds, &PLACES, |place| beside(&ends, *place, load))?;
         let of = |value: Figure| Found {
-            names: ["farwire", "farwire --threads auto", "two processes"]
+            names: ["farwire", "farwire --threads 2", "two processes"]
                 .map(str::to_owned)
                 .into(),
             rounds: found
@@ -112,7 +112,7 @@ fn beside(ends: &Ends, place: Place, (_, instrument, words): (&str, &str, &str))
     let report = scratch("isolation.json")?;
     let mut other = None;
     let first = match place {
-        Place::SameThread | Place::AutoThreads => 0,
+        Place::SameThread | Place::TwoThreads => 0,
         Place::OtherProcess => {
             let mut command = Command::new(FARWIRE);
             command.args(["emulate", "a0", "b0", "--delay", "20ms"]);
@@ -165,8 +165,8 @@ fn start(ends: &Ends, place: Place, first: usize, report: &Path) -> Result<Runni
     let mut command = Command::new(FARWIRE);
     command.args(["emulate", "--links"]).arg(&file);
     command.arg("--json").arg(report);
-    if place == Place::AutoThreads {
-        command.args(["--threads", "auto"]);
+    if place == Place::TwoThreads {
+        command.args(["--threads", "2"]);
     }
     Running::start(&ends.middle, &mut command)
 }

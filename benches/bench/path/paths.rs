@@ -10,7 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use netio::cpu;
 use netio::netns::NetNs;
 use serde_json::Value;
 
@@ -74,21 +73,16 @@ struct Emulator {
     threads: Option<&'static str>,
 }
 
-/// The places of `--threads auto` and of one thread among the emulators.
-const AUTO: usize = 0;
+/// The places of two threads and of one among the emulators.
+const TWO: usize = 0;
 const ONE: usize = 1;
 
-/// Returns the emulators that are compared: on two processors, `auto` means two threads. The base, if there is one, is the
-/// last.
+/// Returns the emulators that are compared. The base, if there is one, is the last.
 fn emulators() -> Vec<Emulator> {
-    let two = (cpu::available() != 2).then_some("2");
-    let own = ["auto", "1"]
-        .into_iter()
-        .chain(two)
-        .map(|threads| Emulator {
-            program: FARWIRE.into(),
-            threads: Some(threads),
-        });
+    let own = ["2", "1"].into_iter().map(|threads| Emulator {
+        program: FARWIRE.into(),
+        threads: Some(threads),
+    });
     let base = base_path().map(|program| Emulator {
         program,
         threads: None,
@@ -116,7 +110,7 @@ pub(crate) fn run() -> Result<Outcome> {
         rounds,
         &format!(
             "many links with a rate in one emulator, each offered a tenth more in datagrams of {PAYLOAD} bytes: the bytes that the far interface of each received in {} s, beside its rate, and \
-             the departure errors and the emulator's own losses that the summaries state, from the start of the traffic on; with --threads auto beside one thread. The rate that was offered, which \
+             the departure errors and the emulator's own losses that the summaries state, from the start of the traffic on; with two threads beside one. The rate that was offered, which \
              a slow sender makes less. The processor time of the emulator for each packet of these {} s, and that of the whole machine, which includes sender, receiver and the kernel's work for \
              them, with two threads beside one; and all with one thread beside the base commit, if there is one",
             COUNTED.as_secs(),
@@ -161,18 +155,16 @@ fn rows(case: Case, emulators: &[Emulator], found: &[Vec<Paths>]) -> Vec<Row> {
         ("late, p99 of the worst", "ms", |of| of.p99_ms),
         ("lost by the emulator", "packets", |of| of.lost),
     ];
-    let auto = figures.iter().filter_map(|(what, unit, value)| {
-        of(*value).row(&quantity(what, unit), AUTO, ONE, "one thread")
+    let two = figures.iter().filter_map(|(what, unit, value)| {
+        of(*value).row(&quantity(what, unit), TWO, ONE, "one thread")
     });
     let costs: [(&str, &str, Value); 2] = [
         ("CPU of a packet", "us", |of| of.cpu_us),
         ("CPU of a packet, whole machine", "us", |of| of.machine_us),
     ];
-    // Without this emulator, `auto` means two threads.
-    let two = emulators.iter().position(|one| one.threads == Some("2"));
     let cpu = costs.iter().filter_map(|(what, unit, value)| {
         let cost = quantity(&format!("{what}, two threads"), unit);
-        of(*value).row(&cost, two.unwrap_or(AUTO), ONE, "one thread")
+        of(*value).row(&cost, TWO, ONE, "one thread")
     });
     let base = emulators.iter().position(|one| one.threads.is_none());
     let beside_base = figures
@@ -183,7 +175,7 @@ fn rows(case: Case, emulators: &[Emulator], found: &[Vec<Paths>]) -> Vec<Row> {
             let what = format!("{what}, one thread");
             of(*value).row(&quantity(&what, unit), ONE, base, &emulators[base].name())
         });
-    auto.chain(cpu).chain(beside_base).collect()
+    two.chain(cpu).chain(beside_base).collect()
 }
 
 /// Measures all paths of a case with this emulator.

@@ -10,7 +10,7 @@ use crate::forward::threads::ThreadCount;
 /// Options of the threads that forward.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ThreadsArgs {
-    /// Number of threads that forward, at most one for each link; auto is one for each processor, up to 16
+    /// Number of threads that forward, at most one for each link; auto is one for each processor but one, up to 16
     #[arg(
         long,
         value_name = "NUMBER",
