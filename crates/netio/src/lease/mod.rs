@@ -515,9 +515,11 @@ pub fn put_back_all() -> Result<Vec<PutBack>, LeaseError> {
     for dir in others.into_iter().chain([PrivateDir::own()?]) {
         let leases = InterfaceLeases::with(dir)?;
         let interfaces = leases.journals.interfaces()?.into_iter();
-        let (first, others) = interfaces.partition(|index| leases.concerns_others(*index));
+        let (in_order, others): (Vec<u32>, Vec<u32>) =
+            interfaces.partition(|index| leases.concerns_others(*index));
+        let in_order = in_order.into_iter();
+        all.extend(in_order.filter_map(|index| leases.put_back(index)));
         let put_back = |index| Ok::<_, Infallible>(leases.put_back(index));
-        all.extend(Vec::into_iter(first).filter_map(|index| leases.put_back(index)));
         let Ok(others) = side_by_side::each(others, put_back);
         all.extend(others.into_iter().flatten());
     }
